@@ -1,7 +1,7 @@
 """One thread for each process of the tests; how tests, and examples on pages, check certificates.
 
-``pytest -n auto`` has as many processes as cores, and threads of NumPy's and torch's would wait for each other. Libraries read
-this when they are loaded, so that it is set here, before that, and passed on to the workers.
+``pytest -n auto`` has as many processes as cores, and threads of NumPy's and torch's would wait for each other.
+Libraries read this when they are loaded, so that it is set here, before that, and passed on to the workers.
 """
 
 import functools

@@ -1,9 +1,9 @@
 """``python -m benchmarks.adapters``: what the adapters add to a step, for each package that is installed.
 
-Whole steps under Opacus, from drawing the batch to moving the weights. All runs take each step one after another, in an order
-that turns; what is printed is the median of the ratios of these pairs, in processor time, and by the clock. Where the ledger
-draws, steps are without noise, whose time is by itself, for a million coordinates: all at once, as they could be drawn ahead of
-many steps, and in as many as one step of the small network needs.
+Whole steps under Opacus, from drawing the batch to moving the weights. All runs take each step one after another, in an
+order that turns; what is printed is the median of the ratios of these pairs, in processor time, and by the clock. Where
+the ledger draws, steps are without noise, whose time is by itself, for a million coordinates: all at once, as they
+could be drawn ahead of many steps, and in as many as one step of the small network needs.
 """
 
 from __future__ import annotations
@@ -78,7 +78,9 @@ class _Run:
         adapter.register()
         if name == "convolutions":
             first = nn.Sequential(nn.Conv2d(1, 16, 8, 2, padding=3), nn.GroupNorm(4, 16), nn.ReLU(), nn.MaxPool2d(2, 1))
-            body = nn.Sequential(nn.Conv2d(16, 32, 4, 2), nn.GroupNorm(4, 32), nn.ReLU(), nn.MaxPool2d(2, 1), nn.Flatten())
+            body = nn.Sequential(
+                nn.Conv2d(16, 32, 4, 2), nn.GroupNorm(4, 32), nn.ReLU(), nn.MaxPool2d(2, 1), nn.Flatten()
+            )
             module: Any = nn.Sequential(first, body, nn.Linear(512, 32), nn.ReLU(), nn.Linear(32, 10))
             x = torch.randn(6400, 1, 28, 28)
         else:
@@ -87,7 +89,9 @@ class _Run:
         self._module, self._optimizer, loader = engines.PrivacyEngine(accountant=accountant).make_private(
             module=module,
             optimizer=torch.optim.SGD(module.parameters(), lr=0.1),
-            data_loader=torch.utils.data.DataLoader(torch.utils.data.TensorDataset(x, torch.randint(10, (6400,))), batch_size=64),
+            data_loader=torch.utils.data.DataLoader(
+                torch.utils.data.TensorDataset(x, torch.randint(10, (6400,))), batch_size=64
+            ),
             noise_multiplier=0.0 if how == SILENT else 1.0,
             max_grad_norm=1.0,
         )

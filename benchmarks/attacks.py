@@ -2,8 +2,8 @@
 
     python -m benchmarks.attacks        the Gaussian mechanism from samples; one run of a linear learner with canaries
 
-The targets: of the true ε at least 95 % through μ and 90 % from counts at δ = 1e-2, with 10⁶ samples in 10 s; an audit of one
-run with 1,000 canaries, its training included, in 60 s.
+The targets: of the true ε at least 95 % through μ and 90 % from counts at δ = 1e-2, with 10⁶ samples in 10 s; an audit
+of one run with 1,000 canaries, its training included, in 60 s.
 """
 
 from __future__ import annotations

@@ -71,9 +71,9 @@ def sampled(cases: Iterable[tuple[float, float, int, float]], records: int, chec
             truth = own.epsilon(delta=delta)
             errors.append((found[i] - truth.lower) / (1e-4 * truth.upper + 1e-6))
         print(
-            f"z={noise:g} q={rate:g} T={steps} delta={delta:g}: {records} records {seconds:.1f} s (target 60 s for 1,000,000); "
-            f"error / (1e-4 eps + 1e-6) of {checks}: median {np.median(errors):.2g}, 90 % {np.quantile(errors, 0.9):.2g}, "
-            f"max {max(errors):.2g}, min {min(errors):.2g}",
+            f"z={noise:g} q={rate:g} T={steps} delta={delta:g}: {records} records {seconds:.1f} s (target 60 s for "
+            f"1,000,000); error / (1e-4 eps + 1e-6) of {checks}: median {np.median(errors):.2g}, 90 % "
+            f"{np.quantile(errors, 0.9):.2g}, max {max(errors):.2g}, min {min(errors):.2g}",
             flush=True,
         )
 
@@ -89,7 +89,10 @@ def updates(records: int) -> None:
     indices = np.flatnonzero(rng.random(records) < 0.02)
     own = row[indices]
     _, seconds = timed(lambda: feed(losses, own, 16, indices))
-    print(f"Poisson        update {1e9 * seconds / 16 / indices.size:7.1f} ns per sampled record, with indices (target 100)")
+    print(
+        f"Poisson        update {1e9 * seconds / 16 / indices.size:7.1f} ns per sampled record, "
+        "with indices (target 100)"
+    )
     print(f"Poisson        {losses.nbytes / records:.0f} bytes per record (target 200)")
 
 
@@ -139,8 +142,8 @@ def accuracy(delta: float) -> None:
         worst = max(over, key=lambda name: over[name])
         value, truth = found[worst]
         print(
-            f"z={noise:g} q={rate:g} T={steps} delta={delta:g}: error / (1e-4 eps + 1e-6): worst {over[worst]:.2g} ({worst}, "
-            f"eps {truth.upper:.3g}, found {value:.3g}), median {np.median(list(over.values())):.2g}, "
+            f"z={noise:g} q={rate:g} T={steps} delta={delta:g}: error / (1e-4 eps + 1e-6): worst {over[worst]:.2g} "
+            f"({worst}, eps {truth.upper:.3g}, found {value:.3g}), median {np.median(list(over.values())):.2g}, "
             f"met {sum(x <= 1 for x in over.values())} of {len(over)}, least {min(over.values()):.1g}",
             flush=True,
         )

@@ -1,9 +1,10 @@
 """Attacks on the bits that leave, in many releases: ``python -m benchmarks.bits``.
 
-Two sums of which a record makes the difference, v, are released alike. Of noise in doubles, added in doubles, the event |y| < v/4
-and no multiple of a quarter of v's last bit shows which one it was: it never occurs where v was added. The same is asked of a
-ledger's releases, and of the weights that a learner of one step publishes; and of every class of their last twelve bits how much
-more often it occurs in one world, in standard errors: the largest of all, and what chance alone exceeds once in 1,000 times.
+Two sums of which a record makes the difference, v, are released alike. Of noise in doubles, added in doubles, the event
+|y| < v/4 and no multiple of a quarter of v's last bit shows which one it was: it never occurs where v was added. The
+same is asked of a ledger's releases, and of the weights that a learner of one step publishes; and of every class of
+their last twelve bits how much more often it occurs in one world, in standard errors: the largest of all, and what
+chance alone exceeds once in 1,000 times.
 """
 
 from __future__ import annotations
@@ -135,9 +136,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", help="file to write the table to, too")
     args = parser.parse_args(argv)
     page = [
-        f"{args.releases:,} numbers in each world, without and with a record of value v, for each row. The event is |y| < v/4",
-        "and no multiple of a quarter of v's last bit; beside it, how many numbers are in this window at all. The largest",
-        "difference of a class of last bits is in standard errors; chance alone exceeds the one in brackets once in 1,000 times.",
+        f"{args.releases:,} numbers in each world, without and with a record of value v, for each row. "
+        "The event is |y| < v/4",
+        "and no multiple of a quarter of v's last bit; beside it, how many numbers are in this window at all. "
+        "The largest",
+        "difference of a class of last bits is in standard errors; "
+        "chance alone exceeds the one in brackets once in 1,000 times.",
         "",
         "| releases | σ | v | event without | event with | last bits |",
         "|---|---|---|---|---|---|",

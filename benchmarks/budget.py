@@ -1,7 +1,7 @@
 """``python -m benchmarks.budget``: 100 ledgers, 10⁵ charges, 8 processes on one budget; writes ``results/budget.md``.
 
-It is an SQLite file in a folder of its own and a PostgreSQL server, which is started for it, or that of ``--url``. Nearly all of
-the time is waiting for disks: a ledger of 1,000 charges writes and anchors 330 blocks, each synced twice.
+It is an SQLite file in a folder of its own and a PostgreSQL server, which is started for it, or that of ``--url``.
+Nearly all of the time is waiting for disks: a ledger of 1,000 charges writes and anchors 330 blocks, each synced twice.
 """
 
 from __future__ import annotations
@@ -120,12 +120,21 @@ def main() -> int:
     text = [
         "# Budgets under load",
         "",
-        f"`python -m benchmarks.budget --ledgers {args.ledgers}`, {mp.cpu_count()} cores, load {os.getloadavg()[1]:.0f} (with",
-        f"{PROCESSES} processes of its own), {took / 60:.1f} minutes. Every line of every ledger is synced to its file and",
+        f"`python -m benchmarks.budget --ledgers {args.ledgers}`, {mp.cpu_count()} cores, load "
+        f"{os.getloadavg()[1]:.0f} (with",
+        f"{PROCESSES} processes of its own), {took / 60:.1f} minutes. "
+        "Every line of every ledger is synced to its file and",
         "anchored in the store before it is drawn on; afterwards the budget says exactly what the ledgers' files say.",
     ]
     for name, rows in tables.items():
-        text += ["", f"## {name}", "", "| what | figure |", "|---|---|", *(f"| {what} | {figure} |" for what, figure in rows)]
+        text += [
+            "",
+            f"## {name}",
+            "",
+            "| what | figure |",
+            "|---|---|",
+            *(f"| {what} | {figure} |" for what, figure in rows),
+        ]
     write_whole(TARGET, "\n".join(text) + "\n")
     print("\n".join(text))
     return 0

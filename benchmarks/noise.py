@@ -2,8 +2,8 @@
 
 Noise in doubles is what ledgers drew before: −Φ⁻¹ of 63 random bits by SciPy, and log for Laplace and Gumbel numbers.
 
-What time tells is the probability that of two draws the longer one is that of the small class: a number that took more than one
-word, or a discrete one beyond 2 σ. 0.5 is nothing, 1 is all. Ledgers draw no number alone.
+What time tells is the probability that of two draws the longer one is that of the small class: a number that took more
+than one word, or a discrete one beyond 2 σ. 0.5 is nothing, 1 is all. Ledgers draw no number alone.
 """
 
 from __future__ import annotations
@@ -86,7 +86,10 @@ def leaks(draws: int) -> list[tuple[str, float]]:
     return [
         ("a normal number alone", told(lambda: boxes_steps(bits, normal(), 1, steps), slow, draws)),
         ("a normal number", told(lambda: noise.normal(1, steps), slow, draws)),
-        ("coins, σ = 1001", told(lambda: noise.discrete_gaussian(1, Fraction(1001)), lambda x: abs(x[0]) > 2002, draws // 4)),
+        (
+            "coins, σ = 1001",
+            told(lambda: noise.discrete_gaussian(1, Fraction(1001)), lambda x: abs(x[0]) > 2002, draws // 4),
+        ),
         ("a table, σ = 3", told(lambda: noise.discrete_gaussian(1, Fraction(3)), lambda x: abs(x[0]) > 6, draws)),
     ]
 

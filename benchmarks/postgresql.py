@@ -31,7 +31,9 @@ class Server:
     def __init__(self) -> None:
         found = programs()
         if found is None:
-            raise PrivcalcError("PostgreSQL: there is none on this machine; install the wheel pgserver, or Debian's postgresql")
+            raise PrivcalcError(
+                "PostgreSQL: there is none on this machine; install the wheel pgserver, or Debian's postgresql"
+            )
         self.bin = found
         self.user = "nobody" if os.getuid() == 0 else pwd.getpwuid(os.getuid()).pw_name
         self.folder = Path(tempfile.mkdtemp(prefix="privcalc-postgresql-", dir="/tmp"))

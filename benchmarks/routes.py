@@ -1,7 +1,8 @@
 """Which routes answer the questions of ``benchmarks.accountants``: ``python -m benchmarks.routes [--quick]``.
 
-Of every route: in how many questions it was laid, in how many it made a difference to the answer, and by how much the proved
-upper end would be worse without it, at most. A route that few need, and whose loss is small, may go with its proof page.
+Of every route: in how many questions it was laid, in how many it made a difference to the answer, and by how much the
+proved upper end would be worse without it, at most. A route that few need, and whose loss is small, may go with its
+proof page.
 """
 
 from __future__ import annotations
@@ -65,7 +66,10 @@ def losses(asked: list[Asked], name: str) -> Iterator[tuple[float, str]]:
     for one in asked:
         if name in one.laid:
             upper = ask(one.case, name).upper
-            yield (upper / one.upper - 1 if 0 < one.upper < math.inf else math.inf if upper > one.upper else 0.0), one.case.key
+            yield (
+                (upper / one.upper - 1 if 0 < one.upper < math.inf else math.inf if upper > one.upper else 0.0),
+                one.case.key,
+            )
 
 
 def main() -> None:

@@ -3,8 +3,8 @@
     python -m benchmarks.scale                              the table; --records, --lines N; --rate Q (Poisson samples)
     python -m benchmarks.scale --out results/scale.json     keep it, with a page beside it
 
-Seconds are those of the clock; processor seconds are of all processes together. Norms are log-normal with decaying scale, clipped
-at 1, in one file, sorted by step and record. Bytes are compared by their digests.
+Seconds are those of the clock; processor seconds are of all processes together. Norms are log-normal with decaying
+scale, clipped at 1, in one file, sorted by step and record. Bytes are compared by their digests.
 """
 
 from __future__ import annotations
@@ -100,14 +100,20 @@ def measure(records: int, steps: int, rate: float, count: int, engines: Sequence
             if records:
                 audit = ["audit", f"{folder}/norms.parquet", "--noise-multiplier", "2", "--sample-rate", str(rate)]
                 more = ["--delta", str(DELTA), "--out", str(out), *where]
-                what = f"audit of {records:,} records, {steps} steps, {'full batches' if rate == 1 else f'rate {rate:g}'}"
+                what = (
+                    f"audit of {records:,} records, {steps} steps, {'full batches' if rate == 1 else f'rate {rate:g}'}"
+                )
                 found.append({"what": what, "engine": engine, **asked([*audit, *more], out / "epsilon.parquet")})
                 print(json.dumps(found[-1]), flush=True)
             if count:
                 made = folder / f"{engine}.csv"
                 what = f"ε of {count:,} runs of Poisson samples"
                 found.append(
-                    {"what": what, "engine": engine, **asked(["bulk", f"{folder}/runs.csv", "--out", str(made), *where], made)}
+                    {
+                        "what": what,
+                        "engine": engine,
+                        **asked(["bulk", f"{folder}/runs.csv", "--out", str(made), *where], made),
+                    }
                 )
                 print(json.dumps(found[-1]), flush=True)
     return found
@@ -120,10 +126,13 @@ def page(told: Json) -> str:
     text = [
         "# Scale",
         "",
-        "Written by `python -m benchmarks.scale --out results/scale.json`: commands as users give them, from the start of the",
+        "Written by `python -m benchmarks.scale --out results/scale.json`: commands as users give them, "
+        "from the start of the",
         f"process to the last file; privcalc {told['privcalc']}, Python {told['python']}, NumPy {told['numpy']};",
-        f"{told['cores']} cores with a load of {told['load']:.0f} from other work, so that seconds of the clock say little here.",
-        "A part is 262,144 records, or 500 runs; a worker holds one, and the process that was asked all answers at the end. Two",
+        f"{told['cores']} cores with a load of {told['load']:.0f} from other work, "
+        "so that seconds of the clock say little here.",
+        "A part is 262,144 records, or 500 runs; a worker holds one, "
+        "and the process that was asked all answers at the end. Two",
         "workers, where not local. The bytes are those of the file of answers.",
         "",
         "| what | engine | seconds | processor seconds | MB per worker | MB, largest process | bytes |",

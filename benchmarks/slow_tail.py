@@ -4,11 +4,13 @@
     python -m benchmarks.slow_tail --out results/slow_tail.json    keep it, with a page beside it
     python -m benchmarks.slow_tail --check results/slow_tail.json  exit status 1 where a median fell behind by half
     python -m benchmarks.slow_tail --profile "usual case"       where the time goes, module by module
-    python -m benchmarks.slow_tail --profile "usual case" --out flame.html    the same as a flame graph (needs pyinstrument)
+    python -m benchmarks.slow_tail --profile "usual case" --out flame.html    the same as a flame graph (needs
+    pyinstrument)
 
-Seconds are processor seconds of one thread, of processes that were started too; of each row the worst of its cases, each the
-median of several calls after a first one, or ∞ where a certificate was not confirmed within verify's limits. Where dp-accounting
-has the question its seconds are taken in the same run: other work on the machine changes both, and --check compares their ratio.
+Seconds are processor seconds of one thread, of processes that were started too; of each row the worst of its cases,
+each the median of several calls after a first one, or ∞ where a certificate was not confirmed within verify's limits.
+Where dp-accounting has the question its seconds are taken in the same run: other work on the machine changes both, and
+--check compares their ratio.
 """
 
 from __future__ import annotations
@@ -165,7 +167,8 @@ def rows() -> Iterator[Row]:
         0.5,
         tuple(functools.partial(pc.certify, run, delta=1e-5) for run in guides),
         math.inf,
-        obstacle="sampled steps with Laplace: five lattices of .1 to .3 s; RandomTrials: 170 questions to runs it mixes",
+        obstacle="sampled steps with Laplace: five lattices of .1 to .3 s; RandomTrials: "
+        "170 questions to runs it mixes",
     )
     yield Row(
         "verify, runs of the guides",
@@ -273,7 +276,11 @@ def median(call: Case) -> tuple[float, object]:
 def width_of(answer: object) -> float:
     """Relative; 0 where the answer has none."""
     if isinstance(answer, pc.Enclosure):
-        return (answer.upper - answer.lower) / answer.upper if 0 < answer.upper < math.inf else float(answer.upper == math.inf)
+        return (
+            (answer.upper - answer.lower) / answer.upper
+            if 0 < answer.upper < math.inf
+            else float(answer.upper == math.inf)
+        )
     if isinstance(answer, np.ndarray) and answer.dtype.names:
         return float(np.max((answer["upper"] - answer["lower"]) / np.maximum(answer["upper"], 1e-300)))
     return 0.0
@@ -343,11 +350,15 @@ confirmed within verify's limits.
 @command("python -m benchmarks.slow_tail")
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and print; returns the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.slow_tail", description="The slow questions, beside targets.")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.slow_tail", description="The slow questions, beside targets."
+    )
     parser.add_argument("--rows", nargs="+", metavar="NAME", help="only rows whose names contain one of these")
     parser.add_argument("--out", type=Path, help="a JSON file, with a page beside it; with --profile the flame graph")
     parser.add_argument("--check", type=Path, help="compare with this file")
-    parser.add_argument("--profile", metavar="ROW", help="where the time of this row goes: a table, or with --out a flame graph")
+    parser.add_argument(
+        "--profile", metavar="ROW", help="where the time of this row goes: a table, or with --out a flame graph"
+    )
     options = parser.parse_args(arguments)
     wanted = [row for row in rows() if not options.rows or any(name in row.name for name in options.rows)]
     if options.profile:

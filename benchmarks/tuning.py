@@ -1,6 +1,7 @@
 """``python -m benchmarks.tuning``: what a private search costs, on digits, beside peers; writes ``results/tuning.md``.
 
-On digits everything is (3, 1e-5)-differentially private: a search trains with more noise, on four fifths of the records.
+On digits everything is (3, 1e-5)-differentially private: a search trains with more noise, on four fifths of the
+records.
 """
 
 from __future__ import annotations
@@ -134,14 +135,17 @@ def main(argv: list[str] | None = None) -> int:
     lines = [
         "# What tuning costs",
         "",
-        f"`python -m benchmarks.tuning --runs {args.runs}`. Digits of scikit-learn, 1,500 to learn from, {STEPS} full-batch",
-        f"steps of `NoisyGD`; every row is ({EPSILON:g}, {DELTA:g})-differentially private, the noisy score of a search, too.",
+        f"`python -m benchmarks.tuning --runs {args.runs}`. Digits of scikit-learn, 1,500 to learn from, "
+        f"{STEPS} full-batch",
+        f"steps of `NoisyGD`; every row is ({EPSILON:g}, {DELTA:g})-differentially private, "
+        "the noisy score of a search, too.",
         "",
         "| what is released | trials | noise multiplier | accuracy, % |",
         "|---|---|---|---|",
         *(f"| {row.released} | {row.trials} | {row.noise:.2f} | {shown(row.accuracy)} |" for row in table),
         "",
-        "A search pays with more noise and with the fifth of the records that its scores are on. It is worth it where a guess",
+        "A search pays with more noise and with the fifth of the records that its scores are on. "
+        "It is worth it where a guess",
         "may be off by more than that; where a rule, public data or experience give a fair value it is not.",
         "",
         "## Beside peers",

@@ -18,4 +18,6 @@ class Docstrings(Extension):
         """Rewrite a docstring before it is parsed."""
         if obj.docstring:
             text = EXAMPLE.sub(r"\1Examples:", obj.docstring.value)
-            obj.docstring.value = ROLE.sub(r'<autoref optional identifier="privcalc.\1"><code>\1</code></autoref>', text)
+            obj.docstring.value = ROLE.sub(
+                r'<autoref optional identifier="privcalc.\1"><code>\1</code></autoref>', text
+            )

@@ -1,8 +1,8 @@
 """What mkdocs does not do by itself for this site; ``mkdocs build`` calls it (``mkdocs.yml``, ``hooks``).
 
-Pages that live beside the code (README, proofs, results, examples, changelog) become pages of the site, links that are right in
-the repository are made right on the site, MathJax is copied from a package, and a page that asks the network for anything fails
-the build.
+Pages that live beside the code (README, proofs, results, examples, changelog) become pages of the site, links that are
+right in the repository are made right on the site, MathJax is copied from a package, and a page that asks the network
+for anything fails the build.
 """
 
 from __future__ import annotations
@@ -21,9 +21,13 @@ from privcalc.serial import indented
 
 ROOT = Path(__file__).parents[1]
 MATHJAX = "static/mathjax/es5/tex-svg.js"
-CODE = re.compile(r"(^ *(?:```|~~~).*?^ *(?:```|~~~) *$|^ {4}[^\n]*$|`[^`\n]+`|\$\$.*?\$\$|\$[^$]+\$)", re.DOTALL | re.MULTILINE)
+CODE = re.compile(
+    r"(^ *(?:```|~~~).*?^ *(?:```|~~~) *$|^ {4}[^\n]*$|`[^`\n]+`|\$\$.*?\$\$|\$[^$]+\$)", re.DOTALL | re.MULTILINE
+)
 LINK = re.compile(r"(\]\()([^)\s#]+)((?:#[^)\s]*)?\))")
-LIST = re.compile(r"^(?![ *+|#-]|\d+\. )(.+)\n(?=(?:[*+-]|1\.) )", re.MULTILINE)  # where a list follows a paragraph's line
+LIST = re.compile(
+    r"^(?![ *+|#-]|\d+\. )(.+)\n(?=(?:[*+-]|1\.) )", re.MULTILINE
+)  # where a list follows a paragraph's line
 SUPER = re.compile(r"\^(?:\{([^{}]*)\}|([^\W_]|∞)(?!\w))")
 SUB = re.compile(r"(?<=[^\s_*(])_(?:\{([^{}]*)\}|([^\W_]|[∞+])(?!\w)|(?<![^\W_]{2}_)([^\W_]+)(?!\w))")
 FORMULA = re.compile(r"\]\((?=[^)]*[^\x00-\x7f])")  # E[K](γ/b) is no link
@@ -50,7 +54,10 @@ def _menu(folder: str) -> list[dict[str, str]]:
     pages = [path for path, site in GUESTS.items() if path.startswith(folder) and site.endswith(".md")]
     headings = ((path, (ROOT / path).read_text(encoding="utf-8").partition("\n")[0]) for path in pages)
     first = ("README.md", "accountants.md", "LEARNERS.md", "ERRATA.md")
-    menu = [{heading.replace("`", "").lstrip("# ").partition(": ")[0].rstrip("."): GUESTS[path]} for path, heading in headings]
+    menu = [
+        {heading.replace("`", "").lstrip("# ").partition(": ")[0].rstrip("."): GUESTS[path]}
+        for path, heading in headings
+    ]
     return sorted(menu, key=lambda entry: [Path(*entry.values()).name == name for name in first], reverse=True)
 
 

@@ -1,6 +1,7 @@
 """Audit: noisy full-batch gradient descent in JAX, and what the run cost each record.
 
-The numbers per record depend on the data: for the data holder, or for the record itself; only the guarantee may be published.
+The numbers per record depend on the data: for the data holder, or for the record itself; only the guarantee may be
+published.
 """
 
 from __future__ import annotations
@@ -35,10 +36,13 @@ def train(x: jax.Array, y: jax.Array) -> tuple[jax.Array, pc.Guarantee, pc.Reali
     weights = jnp.zeros(8)
     for _ in range(STEPS):
         gradients = per_sample(weights, x, y)
-        gradients = jnp.where(jnp.isfinite(gradients).all(axis=1, keepdims=True), gradients, 0.0)  # one NaN would spoil the sum
+        gradients = jnp.where(
+            jnp.isfinite(gradients).all(axis=1, keepdims=True), gradients, 0.0
+        )  # one NaN would spoil the sum
         norms = jnp.linalg.norm(gradients, axis=1)
         losses.update(np.asarray(norms))
-        # A little below the bound, and summed in doubles: in single precision rows and sums are rounded by more than nothing.
+        # A little below the bound, and summed in doubles:
+        # in single precision rows and sums are rounded by more than nothing.
         rows = jnp.minimum(1.0, (1 - 1e-6) * CLIP / norms)[:, None] * gradients
         total = np.asarray(rows, dtype=np.float64).sum(axis=0)
         weights = weights - STEP_SIZE * noise.gaussian(total, multiplier, clip_norm=CLIP)

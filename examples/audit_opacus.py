@@ -1,6 +1,7 @@
 """Audit: a run under Opacus that ends in a certificate, and what it cost each record.
 
-The numbers per record depend on the data: for the data holder, or for the record itself; only the certificate may be published.
+The numbers per record depend on the data: for the data holder, or for the record itself; only the certificate may be
+published.
 """
 
 from __future__ import annotations
@@ -40,7 +41,9 @@ def main(data: TensorDataset, epochs: int = 2) -> tuple[torch.nn.Module, pc.Cert
     step = step_of(optimizer, batches)
     losses = pc.RealisedLosses.of(step, records=len(data))
     with pc.Ledger(None, plan=step * (epochs * len(batches)), public={"records": RECORDS}) as ledger:
-        optimizer, batches = keep_ledger(optimizer, batches, ledger, start="random")  # batches and noise are the ledger's
+        optimizer, batches = keep_ledger(
+            optimizer, batches, ledger, start="random"
+        )  # batches and noise are the ledger's
         for _ in range(epochs):
             for x, y in batches:
                 plain.load_state_dict(model._module.state_dict())

@@ -1,6 +1,7 @@
 """Audit: a network in plain PyTorch, trained through a ledger, and what the run cost each record.
 
-The numbers per record depend on the data: for the data holder, or for the record itself; only the certificate may be published.
+The numbers per record depend on the data: for the data holder, or for the record itself; only the certificate may be
+published.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Calibrate: DP-SGD by hand in PyTorch, with the noise that a target needs.
 
-The loop draws Poisson batches (one coin per record and step), clips each record's gradient, adds noise once, and divides by
-numbers that are public. The noise is drawn exactly, from secure random bits.
+The loop draws Poisson batches (one coin per record and step), clips each record's gradient, adds noise once, and
+divides by numbers that are public. The noise is drawn exactly, from secure random bits.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ def train(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.nn.Module, pc.Enclosu
         batch = torch.nonzero(torch.rand(RECORDS, dtype=torch.float64) < rate).ravel()
         rows = gradients(x[batch], y[batch])
         norms = rows.norm(dim=1)
-        factor = torch.where(norms.isfinite(), (CLIP / norms).clamp(max=1.0), 0.0)  # one NaN would make the whole sum NaN
+        factor = torch.where(
+            norms.isfinite(), (CLIP / norms).clamp(max=1.0), 0.0
+        )  # one NaN would make the whole sum NaN
         noisy = noise.gaussian(factor @ rows.nan_to_num(), multiplier, clip_norm=CLIP)
         gradients.put(noisy / EXPECTED_BATCH)  # the expected size, not the private one
         optimizer.step()

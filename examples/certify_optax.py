@@ -1,7 +1,7 @@
 """Certify: an Optax optimizer in JAX, whose batches and noise come from a ledger.
 
-Needs the extra ``jax``: ``pip install -c constraints.txt -e '.[jax]'``. Gradients are compiled; what the ledger does (draw,
-charge, add noise) is outside of ``jax.jit``.
+Needs the extra ``jax``: ``pip install -c constraints.txt -e '.[jax]'``. Gradients are compiled; what the ledger does
+(draw, charge, add noise) is outside of ``jax.jit``.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ def main(x: jax.Array, y: jax.Array, steps: int = 40) -> tuple[jax.Array, pc.Cer
     with pc.Ledger(None, plan=STEP * steps, public={"records": len(x), "start": weights}) as ledger:
         released = Released(ledger, STEP, clip_norm=CLIP)
         # The transform comes first: what is before it would change how far one record moves the sum.
-        optimizer = optax.chain(released.transform, optax.scale(1 / STEP.expected_size(len(x))), optax.sgd(2.0, momentum=0.5))
+        optimizer = optax.chain(
+            released.transform, optax.scale(1 / STEP.expected_size(len(x))), optax.sgd(2.0, momentum=0.5)
+        )
         state = optimizer.init(weights)
         for _ in released.batch_iterator(len(x)):
             updates, state = optimizer.update(released.clipped_sum(loss, weights, x, y), state)

@@ -2,8 +2,9 @@
 
     v ← β·v + (x_t + (C⁻¹Z)_t)/b,    θ ← θ − η(v + λθ)
 
-x_t is the sum of clipped gradients of the records whose turn it is, Z has N(0, (zC)² I) rows, b is the public expected batch
-size. Every record has one place in the epoch, drawn once. Proof: ``proofs/correlated.md``. ``python -m examples.dpftrl``.
+x_t is the sum of clipped gradients of the records whose turn it is, Z has N(0, (zC)² I) rows, b is the public expected
+batch size. Every record has one place in the epoch, drawn once. Proof: ``proofs/correlated.md``.
+``python -m examples.dpftrl``.
 """
 
 from __future__ import annotations
@@ -54,15 +55,16 @@ class DPFTRL(Descent):
         relation: the neighbouring relation.
         noise_multiplier: z, of an entry of Z.
         steps: T.
-        epoch: b, steps of an epoch: a record takes part in one of every b, always at the same place. Give this or ``rate``.
+        epoch: b, steps of an epoch: a record takes part in one of every b, always at the same place. Give this or
+            ``rate``.
         rate: probability of a record's coin in the turns of its class, of which there are ``bands``.
         records: a public number of records; required under add-or-remove-one.
-        strategy: a matrix of :mod:`privcalc.strategies`; None takes the best ``bands`` coefficients for ``momentum`` and
-            ``weight_decay``.
+        strategy: a matrix of :mod:`privcalc.strategies`; None takes the best ``bands`` coefficients for ``momentum``
+            and ``weight_decay``.
         bands: how many coefficients; None takes an epoch's. Required with ``rate``.
         clip_norm: C.
-        learning_rate: η; None lets the noise in a logit of the last step have a standard deviation of at most 1, up to η = 16,
-            which is :meth:`Plan.learning_rate` where noise is independent.
+        learning_rate: η; None lets the noise in a logit of the last step have a standard deviation of at most 1, up to
+            η = 16, which is :meth:`Plan.learning_rate` where noise is independent.
         momentum: β in [0, 1).
         weight_decay: λ.
         public_weight_decay: λ of the summed loss of public records.
@@ -97,10 +99,13 @@ class DPFTRL(Descent):
             raise pc.PrivcalcError("steps = None: must be given: the strategy is one for all steps")
         if (self.epoch is None) == (self.rate is None) or (self.rate is not None and self.bands is None):
             raise pc.PrivcalcError(
-                f"epoch = {self.epoch!r}, rate = {self.rate!r}, bands = {self.bands!r}: must be epoch, or rate and bands"
+                f"epoch = {self.epoch!r}, rate = {self.rate!r}, bands = {self.bands!r}: must be epoch, "
+                "or rate and bands"
             )
         if not (0 <= self.momentum < 1 and 0 <= self.weight_decay < 1):
-            raise pc.PrivcalcError(f"momentum = {self.momentum!r}, weight_decay = {self.weight_decay!r}: must be in [0, 1)")
+            raise pc.PrivcalcError(
+                f"momentum = {self.momentum!r}, weight_decay = {self.weight_decay!r}: must be in [0, 1)"
+            )
 
     def plan(self) -> Plan:
         """One use of correlated noise."""
@@ -170,7 +175,9 @@ def main() -> None:
     generator = torch.Generator().manual_seed(0)
     x = torch.nn.functional.normalize(torch.randn(3_000, 20, generator=generator), dim=1)
     y = (x[:, 0] > 0).long().tolist()
-    model = DPFTRL(classes=[0, 1], epsilon=1.0, delta=1e-5, steps=100, epoch=50, records=2_000).fit(x[:2_000], y[:2_000])
+    model = DPFTRL(classes=[0, 1], epsilon=1.0, delta=1e-5, steps=100, epoch=50, records=2_000).fit(
+        x[:2_000], y[:2_000]
+    )
     print(f"accuracy {model.score(x[2_000:], y[2_000:]):.3f}, {model.certificate_.guarantee}")
 
 

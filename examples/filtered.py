@@ -1,8 +1,8 @@
 """Filtered descent: noisy gradient descent in which each record takes part until its own budget is spent.
 
-A record whose gradients are short pays less for a step than one whose gradients are cut. So the noise is for a share of what T
-steps can cost, and who has spent that leaves: every record has the same guarantee, whatever it really spent. Proof:
-``proofs/noisy_gd.md``; who is still there is secret. ``python -m examples.filtered``.
+A record whose gradients are short pays less for a step than one whose gradients are cut. So the noise is for a share of
+what T steps can cost, and who has spent that leaves: every record has the same guarantee, whatever it really spent.
+Proof: ``proofs/noisy_gd.md``; who is still there is secret. ``python -m examples.filtered``.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ class FilteredGD(NoisyGD):
     """Softmax regression by noisy gradient descent through an individual filter (:class:`privcalc.IndividualFilter`).
 
     Args:
-        share: s in [0.25, 1]: a record leaves before Σ(‖clipped gradient‖/C)² passes s·T; noise is √s times that of ``NoisyGD``,
-            which s = 1 is.
+        share: s in [0.25, 1]: a record leaves before Σ(‖clipped gradient‖/C)² passes s·T; noise is √s times that of
+            ``NoisyGD``, which s = 1 is.
         steps: T, always given; of ``epsilon`` and ``noise_multiplier``, z over C, one.
         classes, epsilon, delta, relation, noise_multiplier, records, clip_norm: see :class:`NoisyGD`.
         clip_quantile, learning_rate, schedule, weight_decay, average, radius: see :class:`NoisyGD`.
@@ -102,7 +102,9 @@ class FilteredGD(NoisyGD):
             relation=self.relation,
         )
 
-    def _releases(self, private: PrivateRecords, plan: Plan, clip_norm: float) -> Callable[[SoftmaxGradient, float], Tensor]:
+    def _releases(
+        self, private: PrivateRecords, plan: Plan, clip_norm: float
+    ) -> Callable[[SoftmaxGradient, float], Tensor]:
         """Of those who are admitted; all that a record adds is of norm at most √(sT)·C."""
         (run, _), *_ = plan.run.entries
         assert isinstance(run, pc.CorrelatedGaussian)
@@ -117,7 +119,9 @@ class FilteredGD(NoisyGD):
 
     def _rate(self, plan: Plan, count: int, clip_norm: float, shared: tuple[Tensor, Tensor] | None) -> float:
         """That of as many steps with as much noise."""
-        alike = Plan(pc.Gaussian(plan.noise_multiplier) * plan.steps, plan.noise_multiplier, plan.guarantee, plan.relation)
+        alike = Plan(
+            pc.Gaussian(plan.noise_multiplier) * plan.steps, plan.noise_multiplier, plan.guarantee, plan.relation
+        )
         return super()._rate(alike, count, clip_norm, shared)
 
 

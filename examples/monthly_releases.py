@@ -25,7 +25,9 @@ def release(path: Path, month: str, visits: Any) -> list[Answer]:
             ledger.count(visits, NOISE, by="shop", groups=SHOPS, label=f"{month} visits", **PEOPLE),
             ledger.sum(visits, NOISE, column="spent", lower=0, upper=200, label=f"{month} turnover", **PEOPLE),
             ledger.mean(visits, NOISE, column="spent", lower=0, upper=200, label=f"{month} basket", **PEOPLE),
-            ledger.quantile(visits, CHOICE, column="age", share=0.5, candidates=range(18, 100), label=f"{month} age", **PEOPLE),
+            ledger.quantile(
+                visits, CHOICE, column="age", share=0.5, candidates=range(18, 100), label=f"{month} age", **PEOPLE
+            ),
         ]
         ledger.pause()  # not the end: next month the same call goes on
     return answers

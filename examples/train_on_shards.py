@@ -1,8 +1,8 @@
 """Scale out: ``torchrun --nproc-per-node 2 examples/train_on_shards.py FOLDER``: each process has half of the records.
 
-Process 0 has the ledger: it tosses the coins of all records and adds the noise, once, to the sum of all clipped sums. The others
-get the noisy sum, and so the same model. All processes trust each other (``proofs/noisy_gd.md``), and each record must be with
-exactly one of them. A process that stops alone leaves the others waiting; ``torchrun`` ends them.
+Process 0 has the ledger: it tosses the coins of all records and adds the noise, once, to the sum of all clipped sums.
+The others get the noisy sum, and so the same model. All processes trust each other (``proofs/noisy_gd.md``), and each
+record must be with exactly one of them. A process that stops alone leaves the others waiting; ``torchrun`` ends them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ def of_first(call: Callable[[], Any]) -> Any:
     return found[0]
 
 
-def train(x: torch.Tensor, y: torch.Tensor, ledger: Path | None, *, steps: int = 50, seed: int | None = None) -> torch.Tensor:
+def train(
+    x: torch.Tensor, y: torch.Tensor, ledger: Path | None, *, steps: int = 50, seed: int | None = None
+) -> torch.Tensor:
     """DP-SGD of softmax regression on the records of all processes, of two classes; the weights, in every process."""
     rank, world = dist.get_rank(), dist.get_world_size()
     sizes = [0] * world
@@ -42,7 +44,9 @@ def train(x: torch.Tensor, y: torch.Tensor, ledger: Path | None, *, steps: int =
         epsilon=1.0, delta=DELTA, noise_multiplier=None, steps=steps, relation=pc.ADD_OR_REMOVE_ONE,
     )  # fmt: skip
     said = pc.Assumptions(normaliser="public", clip_norm="public")
-    keep = pc.Ledger(ledger, plan=plan.run, public={"records": size}, seed=seed, assumptions=said) if rank == 0 else None
+    keep = (
+        pc.Ledger(ledger, plan=plan.run, public={"records": size}, seed=seed, assumptions=said) if rank == 0 else None
+    )
     weights, rows, batch = torch.zeros((x.shape[1], 2), dtype=torch.float64), Rows.of(x.double()), 0.1 * size
     rate = plan.learning_rate(batch, CLIP, 2)
     for _ in range(plan.steps):

@@ -5,8 +5,9 @@ Golatkar et al. 2022, Algorithm 2.
     τ_t ← 90th percentile of public gradient norms,    U_t ← top left singular vectors of the public gradient
     w ← w − η·((G_pub + U_t(Σ_i U_tᵀ clip_{τ_t}(g_i) + N(0, (zτ_t)² I_{P×C})))/n + λw)
 
-τ_t and U_t depend on public records and earlier iterates only, so that every step is a Gaussian release with the same ratio of
-noise to sensitivity: all iterates together are GDP(√T/z). Proof, and what the paper printed wrongly: ``proofs/adamix.md``.
+τ_t and U_t depend on public records and earlier iterates only, so that every step is a Gaussian release with the same
+ratio of noise to sensitivity: all iterates together are GDP(√T/z). Proof, and what the paper printed wrongly:
+``proofs/adamix.md``.
 """
 
 from __future__ import annotations
@@ -44,18 +45,19 @@ class AdaMix(Descent):
         noise_multiplier: z (paper: 20).
         steps: T (paper: from ε and z).
         records: a public number of private records; required under add-or-remove-one.
-        learning_rate: η of the mean gradient (paper: 5e-4 to 5e-3 of the sum, here times the number of records); None takes
-            :meth:`Plan.learning_rate` with τ_t, in each step, and no more than is stable for the public records.
+        learning_rate: η of the mean gradient (paper: 5e-4 to 5e-3 of the sum, here times the number of records); None
+            takes :meth:`Plan.learning_rate` with τ_t, in each step, and no more than is stable for the public records.
         weight_decay: λ of the mean loss, towards 0 as the paper prints it (paper: 1e-2 of the sum).
         quantile: τ_t is this quantile of the public gradient norms (paper: 0.9).
         clip_norm: a fixed C instead (ablation).
-        dimension: P, how many directions the gradient is projected on (paper: 2000, or 500 with CLIP), capped at the numerical
-            rank of the public gradient, at most classes − 1: too few to learn in, so that None, which does not project, is the
-            default (``proofs/adamix.md``).
+        dimension: P, how many directions the gradient is projected on (paper: 2000, or 500 with CLIP), capped at the
+            numerical rank of the public gradient, at most classes − 1: too few to learn in, so that None, which does
+            not project, is the default (``proofs/adamix.md``).
         fill: fill the projection up to ``dimension`` with principal directions of the public *features*.
         public_gradient: add the public gradient to every step (paper: yes).
-        start: first weights, shape (features, classes), such as :func:`zero_shot`, which giving them declares to be public; or a
-            fitted learner with such weights, whose certificate is then composed; None trains on public records.
+        start: first weights, shape (features, classes), such as :func:`zero_shot`, which giving them declares to be
+            public; or a fitted learner with such weights, whose certificate is then composed; None trains on public
+            records.
         public_weight_decay: λ of the summed loss in that training (paper: 1e-2).
         device: torch device.
         ledger: file of the ledger; None keeps it in memory.
@@ -104,7 +106,8 @@ class AdaMix(Descent):
             start = self._given(self.start).to(zeros)
             if start.shape != zeros.shape or not torch.isfinite(start).all():
                 raise pc.PrivcalcError(
-                    f"start: must be finite, of shape (features, classes) = {tuple(zeros.shape)}, not {tuple(start.shape)}"
+                    f"start: must be finite, of shape (features, classes) = {tuple(zeros.shape)}, "
+                    f"not {tuple(start.shape)}"
                 )
         extra = principal_directions(public[0]) if self.fill else None
         number = count + (len(public[1]) if self.public_gradient else 0)
@@ -145,8 +148,8 @@ class AdaMix(Descent):
 def public_subspace(gradient: Tensor, dimension: int, extra: Tensor | None = None) -> Tensor:
     """Orthonormal columns: left singular vectors of the public gradient, up to its numerical rank.
 
-    Rows of a softmax gradient sum to 0, so that its rank is at most classes − 1: the paper's projection on 2000 directions would
-    mostly be on arbitrary ones.
+    Rows of a softmax gradient sum to 0, so that its rank is at most classes − 1: the paper's projection on 2000
+    directions would mostly be on arbitrary ones.
 
     Args:
         gradient: shape (features, classes).
@@ -181,7 +184,9 @@ def principal_directions(features: Tensor) -> Tensor:
 def _contracted(basis: Tensor) -> Tensor:
     """Divided by its norm where rounding has made that larger than 1: the sensitivity must not grow."""
     double = basis.double()
-    excess = torch.linalg.matrix_norm(double.T @ double - torch.eye(basis.shape[1], dtype=torch.double, device=basis.device))
+    excess = torch.linalg.matrix_norm(
+        double.T @ double - torch.eye(basis.shape[1], dtype=torch.double, device=basis.device)
+    )
     contracted: Tensor = basis / (math.sqrt(1 + float(excess)) * (1 + 1e-6))  # ‖U‖² ≤ 1 + ‖UᵀU − I‖
     return contracted
 

@@ -76,11 +76,17 @@ class _Parser(argparse.ArgumentParser):
 @command("python -m learners.demo")
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the job."""
-    parser = _Parser(prog="python -m learners.demo", description="Train classifiers with certified privacy on real images.")
-    parser.add_argument("--data", help="folder with one subfolder of images per class, or .npz with X and y (default: digits)")
+    parser = _Parser(
+        prog="python -m learners.demo", description="Train classifiers with certified privacy on real images."
+    )
+    parser.add_argument(
+        "--data", help="folder with one subfolder of images per class, or .npz with X and y (default: digits)"
+    )
     parser.add_argument("--epsilon", type=float, default=1.0, help="ε (default 1)")
     parser.add_argument("--delta", type=float, default=1e-5, help="δ (default 1e-5)")
-    parser.add_argument("--public", type=int, default=200, help="labelled public records, taken from the data (default 200)")
+    parser.add_argument(
+        "--public", type=int, default=200, help="labelled public records, taken from the data (default 200)"
+    )
     parser.add_argument("--test", type=int, default=1000, help="records to test on, taken from the data (default 1000)")
     parser.add_argument(
         "--out", default="privcalc-demo", help="folder for models, certificates, table, pictures (default %(default)s)"
@@ -97,8 +103,13 @@ def run(args: argparse.Namespace) -> list[Row]:
     images = load(args.data) if args.data else small_mnist()
     size = len(images.y) - args.public - args.test
     if size < 1:
-        raise pc.PrivcalcError(f"--public {args.public} --test {args.test}: must leave private records, of {len(images.y)}")
-    print(f"a public network turns {len(images.y):,} images into features, about 60 a second; then they are kept", flush=True)
+        raise pc.PrivcalcError(
+            f"--public {args.public} --test {args.test}: must leave private records, of {len(images.y)}"
+        )
+    print(
+        f"a public network turns {len(images.y):,} images into features, about 60 a second; then they are kept",
+        flush=True,
+    )
     pool, test = split(encode(images, device=args.device), [size + args.public, args.test], seed=0)
     task = make_task(pool, test, private=size, public=args.public, seed=0)
     print(f"{size} private, {args.public} public, {args.test} test records of {len(task.classes)} classes")
@@ -108,7 +119,9 @@ def run(args: argparse.Namespace) -> list[Row]:
         Row("not private (all records)", baseline(task, [task.private, task.public], args.device), None, None),
     ]
     losses: dict[str, RealisedValues] = {}
-    for name, make, sees_public in learners(task, args.epsilon, args.delta, device=args.device, seed=args.seed, progress=True):
+    for name, make, sees_public in learners(
+        task, args.epsilon, args.delta, device=args.device, seed=args.seed, progress=True
+    ):
         model = make()
         model.fit(task.private.X, task.private.y, *(task.public if sees_public else ()), norms_every=1)
         stem = "-".join(re.findall(r"\w+", name.split(" (")[0].lower()))
@@ -125,7 +138,10 @@ def run(args: argparse.Namespace) -> list[Row]:
     audited = {name: losses[name] for name in ("NoisyGD (Fully-Private)", "AdaMix")}
     pictures.save(pictures.realised(audited, delta=args.delta), out / "private-audit.png", mode=0o600)
     print(f"models, certificates, table and pictures are in {out}/")
-    print("private-audit.png shows what each private record really cost: it is as sensitive as they are, and not for publication")
+    print(
+        "private-audit.png shows what each private record really cost: it is as sensitive as they are, "
+        "and not for publication"
+    )
     return rows
 
 
@@ -137,8 +153,8 @@ def note(digits: bool, tests: int) -> str:
         'No setting was chosen on these records. An accuracy is known to ± 5 points (95 %) from 400 test records.'
     """
     chosen = (
-        "Step sizes and the constants of WhitenedGD were chosen on digits of this package: the table shows the way, and is no "
-        "evidence of a gain. On other records: results/LEARNERS.md."
+        "Step sizes and the constants of WhitenedGD were chosen on digits of this package: the table shows the way, "
+        "and is no evidence of a gain. On other records: results/LEARNERS.md."
         if digits
         else "No setting was chosen on these records."
     )
@@ -183,7 +199,9 @@ def _pictures(rows: Sequence[Row], folder: Path) -> None:
     axes.invert_yaxis()
     claim = next((row.certificate.guarantee for row in rows if row.certificate is not None), None)
     private = "" if claim is None else f"blue: ({claim.epsilon:.3g}, {claim.delta:g})-DP; "
-    axes.set(xlabel="test accuracy, % (cut off on the left)", title=f"{private}grey: not private, or public records alone")
+    axes.set(
+        xlabel="test accuracy, % (cut off on the left)", title=f"{private}grey: not private, or public records alone"
+    )
     pictures.save(figure, folder / "accuracy.png")
     certificate = next((row.certificate for row in rows if row.certificate is not None), None)
     if certificate is not None:

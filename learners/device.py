@@ -18,5 +18,7 @@ def _device(name: str) -> str:
     try:
         torch.empty(0, device=name)
     except (RuntimeError, AssertionError, NotImplementedError) as error:  # as torch's builds have it
-        raise argparse.ArgumentTypeError(f"{name!r}: must be a torch device that is there, such as cpu or cuda") from error
+        raise argparse.ArgumentTypeError(
+            f"{name!r}: must be a torch device that is there, such as cpu or cuda"
+        ) from error
     return name

@@ -4,8 +4,9 @@ Nasr et al. 2023, Algorithms 1 and 2.
 
     θ ← θ − η·(b·ĝ + Σ_{i in batch} clip_C(g_i − ĝ) + N(0, (zC)² I))/b
 
-b is the public expected batch size, and ĝ depends on public records and earlier *noisy* sums only. The paper adds |B_t|·ĝ, with
-the private size of the batch, so that a record moves the sum by up to C + ‖ĝ‖: its Proposition 2 is false (``proofs/dope.md``).
+b is the public expected batch size, and ĝ depends on public records and earlier *noisy* sums only. The paper adds
+|B_t|·ĝ, with the private size of the batch, so that a record moves the sum by up to C + ‖ĝ‖: its Proposition 2 is false
+(``proofs/dope.md``).
 """
 
 from __future__ import annotations
@@ -23,7 +24,19 @@ import privcalc as pc
 from learners.dpsgd import DPSGD
 from learners.frame.plan import Plan
 from learners.frame.records import PrivateRecords
-from learners.gradients.exact import BITS, ROUNDING, Exact, Matrix, Rows, clipped, groups, integers, linear, summed, unit
+from learners.gradients.exact import (
+    BITS,
+    ROUNDING,
+    Exact,
+    Matrix,
+    Rows,
+    clipped,
+    groups,
+    integers,
+    linear,
+    summed,
+    unit,
+)
 from learners.gradients.network import NetworkGradient
 from learners.gradients.softmax import SoftmaxGradient, exact_residuals, public_gradient
 
@@ -40,8 +53,9 @@ Augment = Callable[[Tensor, Tensor, torch.Generator], tuple[Tensor, Tensor]]
 class DOPESGD(DPSGD):
     """DOPE-SGD on softmax regression, or on ``model``.
 
-    What is protected is one record; or one *user*, if X has shape (users, m, …) and y (users, m): a user's records are clipped
-    together, and records of zeros stand for missing ones. ``records`` is then the number of users. Public records are flat.
+    What is protected is one record; or one *user*, if X has shape (users, m, …) and y (users, m): a user's records are
+    clipped together, and records of zeros stand for missing ones. ``records`` is then the number of users. Public
+    records are flat.
 
     Args:
         origin: "public": the mean gradient of public records; "history": the last noisy mean gradient; "none": DP-SGD.
@@ -54,7 +68,8 @@ class DOPESGD(DPSGD):
         ensemble: how many of the last iterates decide; releasing all of them is already paid for.
         combine: how they do: "vote", "logits" (mean), "weights" (mean).
         classes, epsilon, delta, sample_rate, noise_multiplier, steps, sampler, records, relation: see :class:`DPSGD`.
-        clip_norm, learning_rate, momentum, weight_decay, ema, model, public_weight_decay, public_steps: see :class:`DPSGD`.
+        clip_norm, learning_rate, momentum, weight_decay, ema, model, public_weight_decay, public_steps: see
+            :class:`DPSGD`.
         device, ledger, seed, progress: see :class:`DPSGD`.
 
     Example:
@@ -77,14 +92,22 @@ class DOPESGD(DPSGD):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        choices = {"origin": ("public", "history", "none"), "start": ("warm", "cold"), "combine": ("vote", "logits", "weights")}
+        choices = {
+            "origin": ("public", "history", "none"),
+            "start": ("warm", "cold"),
+            "combine": ("vote", "logits", "weights"),
+        }
         for name, allowed in choices.items():
             if getattr(self, name) not in allowed:
-                raise pc.PrivcalcError(f"{name} = {getattr(self, name)!r}: must be one of {', '.join(map(repr, allowed))}")
+                raise pc.PrivcalcError(
+                    f"{name} = {getattr(self, name)!r}: must be one of {', '.join(map(repr, allowed))}"
+                )
         if isinstance(self.ensemble, bool) or self.ensemble < 1:
             raise pc.PrivcalcError(f"ensemble = {self.ensemble!r}: must be a whole number >= 1")
         if self.extended and self.sample_rate is None:
-            raise pc.PrivcalcError("sample_rate = None: must be given for extended=True: public records are drawn with it, too")
+            raise pc.PrivcalcError(
+                "sample_rate = None: must be given for extended=True: public records are drawn with it, too"
+            )
         if self.max_origin is not None and not self.max_origin > 0:
             raise pc.PrivcalcError(f"max_origin = {self.max_origin!r}: must be > 0, or None")
         if self.public_batch is not None and self.public_batch < 1:
@@ -139,9 +162,13 @@ class DOPESGD(DPSGD):
                 found = public_gradient(theta, features, labels) / len(labels)
             else:
                 found = NetworkGradient(self._network, theta).public_mean(features, labels)
-        return found if self.max_origin is None else found * (self.max_origin / max(self.max_origin, float(found.norm())))
+        return (
+            found if self.max_origin is None else found * (self.max_origin / max(self.max_origin, float(found.norm())))
+        )
 
-    def _shifted(self, theta: Tensor, origin: Tensor, *, users: bool = False) -> ShiftedGradient | UserGradient | NetworkGradient:
+    def _shifted(
+        self, theta: Tensor, origin: Tensor, *, users: bool = False
+    ) -> ShiftedGradient | UserGradient | NetworkGradient:
         """What a record, or a user, adds."""
         if self.model is not None:
             return NetworkGradient(self._network, theta, origin)
@@ -160,7 +187,9 @@ class DOPESGD(DPSGD):
         return total
 
 
-def shift_and_flip(features: Tensor, labels: Tensor, generator: torch.Generator, *, shift: int = 2) -> tuple[Tensor, Tensor]:
+def shift_and_flip(
+    features: Tensor, labels: Tensor, generator: torch.Generator, *, shift: int = 2
+) -> tuple[Tensor, Tensor]:
     """Every image moved by up to ``shift`` pixels either way, what is left being 0, and mirrored with probability 1/2.
 
     Args:
@@ -194,8 +223,8 @@ class ShiftedGradient(Exact):
 
     A row of zeros is no record, and adds nothing: not −ĝ.
 
-    What rounding may hide of the norm is added to it, so that nothing is too long. Where numbers of ĝ are larger than C, no
-    record takes part with a factor of more than 8 C over the largest of them, so that sums stay exact.
+    What rounding may hide of the norm is added to it, so that nothing is too long. Where numbers of ĝ are larger than
+    C, no record takes part with a factor of more than 8 C over the largest of them, so that sums stay exact.
     """
 
     weights: Tensor
@@ -257,7 +286,9 @@ class UserGradient(Exact):
         if labels.shape != rows.whole.shape[:2]:
             raise pc.PrivcalcError(f"y: must have shape {tuple(rows.whole.shape[:2])} as X (users, m, features)")
         weights, size = Matrix.of(self.weights), max(1, self.memory // self.weights.numel())
-        totals = (self._total(*part, weights, unit(clip_norm), clip_norm) for part in groups(rows, labels, min(GROUP, size)))
+        totals = (
+            self._total(*part, weights, unit(clip_norm), clip_norm) for part in groups(rows, labels, min(GROUP, size))
+        )
         return summed(totals).reshape(self.weights.shape) * unit(clip_norm)
 
     def _total(self, rows: Rows, labels: Tensor, weights: Matrix, step: float, clip_norm: float) -> Tensor:

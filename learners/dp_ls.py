@@ -5,8 +5,8 @@ Mehta et al. 2023, Algorithm 3.
     A ← Σ x xᵀ + noise,    A_c ← Σ_{i of class c} x_i x_iᵀ + noise,    b_c ← Σ_{i of class c} x_i + noise
     w_c = (A_c + α·A + λ I)⁻¹ b_c
 
-minimises Σ_{i of c} (1 − ⟨w, x_i⟩)² + α Σ_i ⟨w, x_i⟩² + λ‖w‖². At α = ∞ it is a plain ridge, which needs no A_c. A baseline of
-DPPL. Proof: ``proofs/dp_ls.md``.
+minimises Σ_{i of c} (1 − ⟨w, x_i⟩)² + α Σ_i ⟨w, x_i⟩² + λ‖w‖². At α = ∞ it is a plain ridge, which needs no A_c. A
+baseline of DPPL. Proof: ``proofs/dp_ls.md``.
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ __all__ = ["DPLS"]
 class DPLS(Learner):
     """Least-squares classification from one Gaussian release: by default a plain ridge; Mehta's with ``weight``.
 
-    Rows longer than C are shortened to C, and all are divided by it, so that a record adds a vector of norm at most √2, or √3
-    with the matrices of the classes; a replaced one moves the sum by at most √4.5, or 2.5; all the rest is post-processing.
+    Rows longer than C are shortened to C, and all are divided by it, so that a record adds a vector of norm at most √2,
+    or √3 with the matrices of the classes; a replaced one moves the sum by at most √4.5, or 2.5; all the rest is
+    post-processing.
 
     Args:
         classes: the public list of classes.

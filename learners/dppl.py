@@ -6,8 +6,8 @@ In each of three steps s, with centres c and radius R known from earlier noisy o
 
     S_c ← Σ_{i of class c} clip_R(x_i − c_c) + noise,    n_c ← n_c + noise (once),    c_c ← c_c + S_c/max(n_c, 1)
 
-All classes are one Gaussian release: a record belongs to one class. What the paper prints divides by the private n_c inside the
-noise scale, which then reveals it. Proof, with that witness: ``proofs/dppl.md``.
+All classes are one Gaussian release: a record belongs to one class. What the paper prints divides by the private n_c
+inside the noise scale, which then reveals it. Proof, with that witness: ``proofs/dppl.md``.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ class DPPLMean(Learner):
         radius: the first R, a public constant.
         shares: how the budget is split over the steps; ``(1.0,)`` is the naive clipped mean.
         count_share: the part of the budget for the noisy counts; only the first step pays for them.
-        spread: a public guess of the standard deviation of a coordinate within a class; sets the later radii. None keeps R.
+        spread: a public guess of the standard deviation of a coordinate within a class; sets the later radii. None
+            keeps R.
         k_pool: average so many neighbouring coordinates before anything else (paper: 1 to 64).
         device: torch device.
         ledger: file of the ledger; None keeps it in memory.
@@ -146,8 +147,8 @@ class ClassSums(Exact):
     def sensitivity(self, relation: pc.Relation) -> float:
         """C with which the accountant's unit is right.
 
-        A record adds (v, w), ‖v‖ ≤ R, in its class's row: norm ≤ √(R² + w²). Replaced within its class, the sum moves by at most
-        2R; across classes by √2·√(R² + w²). The accountant takes 2C for replace-one.
+        A record adds (v, w), ‖v‖ ≤ R, in its class's row: norm ≤ √(R² + w²). Replaced within its class, the sum moves
+        by at most 2R; across classes by √2·√(R² + w²). The accountant takes 2C for replace-one.
         """
         norm = math.hypot(self.radius, self.weight)
         return max(self.radius, norm / math.sqrt(2)) if relation is pc.REPLACE_ONE else norm

@@ -4,8 +4,9 @@ Wahdany et al. 2024, Algorithm 1.
 
     u_c(ê) = Σ_{i of class c} clip(1 + cos(e_i, ê), d_min, d_max) − d_min,    P(ê) ∝ exp(ε·u_c(ê)/(d_max − d_min))
 
-Every class of the public list gets a prototype, a uniform one if it is empty. Add-or-remove-one: ε-DP over all classes together,
-because a record belongs to one; replace-one: 2ε. Proof, and what the paper printed wrongly: ``proofs/dppl.md``.
+Every class of the public list gets a prototype, a uniform one if it is empty. Add-or-remove-one: ε-DP over all classes
+together, because a record belongs to one; replace-one: 2ε. Proof, and what the paper printed wrongly:
+``proofs/dppl.md``.
 """
 
 from __future__ import annotations
@@ -146,7 +147,10 @@ class CosineUtility:
         No record raises one by more than d_max − d_min, or lowers it, as computed (``proofs/sums.md``).
         """
         found, whole = np.empty((self.classes, len(self.candidates))), self.d_min <= 0 and self.d_max >= 2
-        order, ends = torch.argsort(labels, stable=True), torch.bincount(labels, minlength=self.classes).cumsum(0).tolist()
+        order, ends = (
+            torch.argsort(labels, stable=True),
+            torch.bincount(labels, minlength=self.classes).cumsum(0).tolist(),
+        )
         starts = [0, *ends[:-1]]
 
         def rows(start: int, end: int, height: int) -> Iterator[Tensor]:
@@ -175,7 +179,12 @@ class CosineUtility:
             for label, (start, end) in enumerate(zip(starts, ends, strict=True)):
                 total = torch.zeros(len(some), device=features.device, dtype=torch.float64)
                 for part in rows(start, end, max(1, self.block // len(some))):
-                    terms = (part @ some.T).mul_(2.0 ** (-2 * BITS)).add_(1 - self.d_min).clamp_(0.0, self.d_max - self.d_min)
+                    terms = (
+                        (part @ some.T)
+                        .mul_(2.0 ** (-2 * BITS))
+                        .add_(1 - self.d_min)
+                        .clamp_(0.0, self.d_max - self.d_min)
+                    )
                     total += terms.mul_(1 / step).floor_().sum(dim=0)
                 found[label, i : i + width] = (total * step).cpu().numpy()
         return found

@@ -36,17 +36,20 @@ class DPSGD(SampledDescent):
         relation: the neighbouring relation.
         noise_multiplier: z.
         steps: T.
-        sample_rate: q, the probability with which each record takes part in a step; None where ``sampler`` is a function.
-        sampler: "poisson", or "fixed": batches of round(q·records) without replacement, whose guarantee is another. Or a function
-            from what is released on a batch to the step, for any other sampler whose batches a ledger draws; T counts its uses.
-        records: a public number of records; required under add-or-remove-one, and for fixed-size batches the smallest that the
-            larger of two neighbouring data sets may have.
+        sample_rate: q, the probability with which each record takes part in a step; None where ``sampler`` is a
+            function.
+        sampler: "poisson", or "fixed": batches of round(q·records) without replacement, whose guarantee is another. Or
+            a function from what is released on a batch to the step, for any other sampler whose batches a ledger draws;
+            T counts its uses.
+        records: a public number of records; required under add-or-remove-one, and for fixed-size batches the smallest
+            that the larger of two neighbouring data sets may have.
         clip_norm: C.
         learning_rate: η; None takes (1 − momentum) times :meth:`Plan.learning_rate`, for a network 0.5.
         momentum: β in [0, 1).
         weight_decay: λ.
         ema: γ in [0, 1): an exponential moving average of the iterates is what is released; 0 releases the last.
-        model: makes the network, with weights that giving it declares to be public; None is softmax regression on flat features.
+        model: makes the network, with weights that giving it declares to be public; None is softmax regression on flat
+            features.
         public_weight_decay: λ of the summed loss of public records; of a network, its weight decay.
         public_steps: gradient steps on public records, for a network.
         device: torch device.
@@ -96,7 +99,12 @@ class DPSGD(SampledDescent):
         """θ̄₁, …, θ̄_T."""
         batch = self._batch(plan, count)
         theta = self._start(private, public)
-        noisy, velocity, mean, rate = torch.zeros_like(theta), torch.zeros_like(theta), theta.clone(), self._rate(plan, batch)
+        noisy, velocity, mean, rate = (
+            torch.zeros_like(theta),
+            torch.zeros_like(theta),
+            theta.clone(),
+            self._rate(plan, batch),
+        )
         for _ in self._steps(plan):
             noisy = self._noisy_mean(private, plan.step, batch, theta, noisy, public).to(theta.dtype)
             velocity = self.momentum * velocity + noisy
@@ -132,7 +140,9 @@ class DPSGD(SampledDescent):
         """Zero, or the network's own start; better, if there are public records."""
         if self.model is None:
             zeros = self._zeros(private.shape[-1])
-            return zeros if public is None else train_public(*public, start=zeros, weight_decay=self.public_weight_decay)
+            return (
+                zeros if public is None else train_public(*public, start=zeros, weight_decay=self.public_weight_decay)
+            )
         theta = flatten(self._network)
         if public is not None:
             optimizer = torch.optim.Adam(self._network.parameters(), lr=1e-3, weight_decay=self.public_weight_decay)
@@ -155,5 +165,7 @@ class DPSGD(SampledDescent):
             return features @ weights
         with torch.no_grad():
             network: Any = torch.func.functional_call
-            found: Tensor = network(self._network.eval(), unflatten(self._network, weights), (features.to(weights.dtype),))
+            found: Tensor = network(
+                self._network.eval(), unflatten(self._network, weights), (features.to(weights.dtype),)
+            )
         return found

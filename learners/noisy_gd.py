@@ -4,8 +4,8 @@ AdaMix, Algorithm 1 and Theorem 3.
 
     w ← Π(w − η_t·((Σ_i clip(g_i) + N(0, (zC)² I))/n + λ(w − w_ref)))
 
-n is a public count. The guarantee is GDP(√T/z) under add-or-remove-one, GDP(2√T/z) under replace-one: ``proofs/noisy_gd.md``,
-which also lists what the paper printed wrongly.
+n is a public count. The guarantee is GDP(√T/z) under add-or-remove-one, GDP(2√T/z) under replace-one:
+``proofs/noisy_gd.md``, which also lists what the paper printed wrongly.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class NoisyGD(Descent):
     """Softmax regression by noisy gradient descent: Fully-Private without public records, warm with them.
 
     Public records, if given to ``fit``, train the start and the reference; that is the baseline *public start* when
-    ``clip_quantile`` also takes the clip norm from them, and AdaMix's theoretical Algorithm 3 with ``public_gradient=True``,
-    ``curvature``, and both ``schedule`` and ``average`` "theorem".
+    ``clip_quantile`` also takes the clip norm from them, and AdaMix's theoretical Algorithm 3 with
+    ``public_gradient=True``, ``curvature``, and both ``schedule`` and ``average`` "theorem".
 
     Args:
         classes: the public list of classes.
@@ -45,14 +45,16 @@ class NoisyGD(Descent):
         records: a public number of records to divide by; required under add-or-remove-one.
         clip_norm: C.
         clip_quantile: take C as this quantile of the public gradient norms at the start instead (*public start*: 0.9).
-        learning_rate: η of the mean gradient; None takes :meth:`Plan.learning_rate`. With ``schedule="theorem"`` it is not used.
+        learning_rate: η of the mean gradient; None takes :meth:`Plan.learning_rate`. With ``schedule="theorem"`` it is
+            not used.
         schedule: "constant", or "theorem": η_t = 2/(λ(t + 1)), which needs λ > 0.
         weight_decay: λ of the mean loss.
         average: "last" iterate, or "theorem": 2/(T(T + 1))·Σ t·w_t.
         radius: project onto the ball of this radius around 0; None does not.
         public_weight_decay: λ of the summed loss of public records (paper: 1e-2).
         public_gradient: add the gradient of the public records to every step.
-        curvature: c; public training is then one pass with η_t = 2/(c(t + 1)), a record at a time, instead of to convergence.
+        curvature: c; public training is then one pass with η_t = 2/(c(t + 1)), a record at a time, instead of to
+            convergence.
         device: torch device.
         ledger: file of the ledger; None keeps it in memory.
         seed: reproducible noise, without any privacy.

@@ -39,14 +39,15 @@ class PDADPMD(SampledDescent):
 
     Args:
         update: "mirror": the exact step, solved with the public loss; "first order": the paper's cheap variant.
-        horizon: K, after which the first-order variant follows the public gradient alone (paper: 100 to 5000): its first K steps
-            are private, the others are neither drawn nor charged.
-        curvature: λ of Ψ over the largest curvature of the public loss at the start: every direction is at least so steep.
+        horizon: K, after which the first-order variant follows the public gradient alone (paper: 100 to 5000): its
+            first K steps are private, the others are neither drawn nor charged.
+        curvature: λ of Ψ over the largest curvature of the public loss at the start: every direction is at least so
+            steep.
         radius: the least is taken over the ball of this radius around the public model; None takes it over all.
-        classes, epsilon, delta, noise_multiplier, steps, sampler, records, clip_norm, relation, device, ledger, seed: see
-            :class:`DPSGD`.
-        sample_rate, learning_rate, public_weight_decay, progress: see there, too. ``sample_rate=1`` is the paper's full batch;
-            ``learning_rate`` is that of the flattest direction.
+        classes, epsilon, delta, noise_multiplier, steps, sampler, records, clip_norm, relation, device, ledger, seed:
+            see :class:`DPSGD`.
+        sample_rate, learning_rate, public_weight_decay, progress: see there, too. ``sample_rate=1`` is the paper's full
+            batch; ``learning_rate`` is that of the flattest direction.
 
     Example:
         >>> import numpy as np
@@ -68,7 +69,9 @@ class PDADPMD(SampledDescent):
         if self.update not in {"mirror", "first order"}:
             raise pc.PrivcalcError(f"update = {self.update!r}: must be 'mirror' or 'first order'")
         if not self.curvature > 0:
-            raise pc.PrivcalcError(f"curvature = {self.curvature!r}: must be > 0, so that the mirror map is strongly convex")
+            raise pc.PrivcalcError(
+                f"curvature = {self.curvature!r}: must be > 0, so that the mirror map is strongly convex"
+            )
         if self.horizon < 1 or not (self.radius is None or self.radius > 0):
             raise pc.PrivcalcError(f"horizon = {self.horizon!r}, radius = {self.radius!r}: must be > 0")
 
@@ -149,7 +152,9 @@ def top_curvature(weights: Tensor, features: Tensor, *, steps: int = 50) -> floa
         1.0
     """
     shares = torch.softmax(features @ weights, dim=1)
-    vector = torch.randn(weights.shape, generator=torch.Generator().manual_seed(0), dtype=weights.dtype).to(weights.device)
+    vector = torch.randn(weights.shape, generator=torch.Generator().manual_seed(0), dtype=weights.dtype).to(
+        weights.device
+    )
     size = 0.0
     for _ in range(steps):
         inner = features @ vector
@@ -170,8 +175,8 @@ def mirror_step(
 ) -> Tensor:
     """argmin_w ⟨step, w⟩ + B_Ψ(w, θ), Ψ the mean public loss + curvature/2·‖w‖², by L-BFGS: ∇Ψ(w) = ∇Ψ(θ) − step.
 
-    With a radius, over ‖w − centre‖ ≤ radius: where the free one is outside, it has a multiplier μ > 0, found by bisection, with
-    which w(μ) = argmin + μ/2·‖w − centre‖² is on the sphere.
+    With a radius, over ‖w − centre‖ ≤ radius: where the free one is outside, it has a multiplier μ > 0, found by
+    bisection, with which w(μ) = argmin + μ/2·‖w − centre‖² is on the sphere.
 
     Args:
         theta: θ.

@@ -90,7 +90,9 @@ class PILLAR(DPSGD):
             )
         if public is None:
             raise pc.PrivcalcError("X_public: must be given for basis='pca'")
-        centre = public[0].mean(dim=0) if self.centred else torch.zeros(features, device=self.device, dtype=torch.float64)
+        centre = (
+            public[0].mean(dim=0) if self.centred else torch.zeros(features, device=self.device, dtype=torch.float64)
+        )
         directions = projection(public[0] - centre, self.k)
         return functools.partial(project, centre=centre, directions=directions)
 

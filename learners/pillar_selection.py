@@ -2,8 +2,8 @@
 
 Pinto et al. 2024, Algorithm 2.
 
-Two classes, scaled hinge loss max(1 − y⟨w, z⟩/ζ, 0), ‖w‖ ≤ 1, ‖z‖ ≤ 1. Each step takes one record without replacement. The
-accountant is given all of it at once: k·T single-record steps and one exponential mechanism (``proofs/pillar.md``).
+Two classes, scaled hinge loss max(1 − y⟨w, z⟩/ζ, 0), ‖w‖ ≤ 1, ‖z‖ ≤ 1. Each step takes one record without replacement.
+The accountant is given all of it at once: k·T single-record steps and one exponential mechanism (``proofs/pillar.md``).
 """
 
 from __future__ import annotations
@@ -54,7 +54,9 @@ class PILLARSelection(Learner):
     """
 
     needs_labels: ClassVar[bool] = False
-    assumptions: ClassVar[pc.Assumptions] = pc.Assumptions(normaliser="public", clip_norm="public", candidates="released")
+    assumptions: ClassVar[pc.Assumptions] = pc.Assumptions(
+        normaliser="public", clip_norm="public", candidates="released"
+    )
     epsilon: float
     records: int
     k: int = 40
@@ -91,8 +93,9 @@ class PILLARSelection(Learner):
         def run(noise: float) -> pc.Run:
             return self._step(noise) * (self.runs * self.steps) + self._selection
 
-        # Under add-or-remove-one an answer takes milliseconds; under other relations seconds, and is not far above. So the first
-        # guess and the slope come from there, and a few of the slow answers are asked for, until ε is within 1 %.
+        # Under add-or-remove-one an answer takes milliseconds; under other relations seconds, and is not far above. So
+        # the first guess and the slope come from there, and a few of the slow answers are asked for,
+        # until ε is within 1 %.
         noise = float(pc.calibrate(run, epsilon=self.epsilon, delta=self.delta).parameter)
         if self.relation is pc.ADD_OR_REMOVE_ONE:
             return Plan.of(run(noise), noise, self.delta, self.relation)

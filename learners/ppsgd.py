@@ -3,8 +3,8 @@
     1.  w ← noisy descent on private records, the clip norm a quantile of public gradient norms
     2.  argmin_v Σ_public loss(v) + λ/2·‖v − w‖²,    λ by cross-validation on public records
 
-The second stage ("model reuse") looks at public records and at what the first released: ``proofs/noisy_gd.md``. Full batch, it is
-the PPGD that AdaMix is compared with (Golatkar et al. 2022, §4).
+The second stage ("model reuse") looks at public records and at what the first released: ``proofs/noisy_gd.md``. Full
+batch, it is the PPGD that AdaMix is compared with (Golatkar et al. 2022, §4).
 """
 
 from __future__ import annotations

@@ -36,20 +36,24 @@ FIXED = ("classes", "delta", "relation", "device", "ledger", "seed", "progress",
 class PrivateSearch(Parameters):
     """Choose a learner's arguments: draw K, fit K learners with arguments drawn at random, release the best one alone.
 
-    Fixed in advance, without looking at private data: the learner, the lists, the distribution of K and its mean, the score's
-    noise, and the share of records that are held out. A trial is the learner's run on the records whose coin says so, and its
-    score: the number of right predictions on the others, plus noise, both charged; or, without noise, the share of right
-    predictions on public records. A score without noise on private records would be a release that no trial covers.
+    Fixed in advance, without looking at private data: the learner, the lists, the distribution of K and its mean, the
+    score's noise, and the share of records that are held out. A trial is the learner's run on the records whose coin
+    says so, and its score: the number of right predictions on the others, plus noise, both charged; or, without noise,
+    the share of right predictions on public records. A score without noise on private records would be a release that
+    no trial covers.
 
-    Released are the attributes below. Whoever sees how long ``fit`` takes, or what it uses, learns K, which must not be released.
+    Released are the attributes below. Whoever sees how long ``fit`` takes, or what it uses, learns K, which must not be
+    released.
 
     Args:
-        estimator: the learner; its plan bounds every trial's. So give it the noise multiplier, and the most steps of any setting.
-        params: for each argument to choose a list of values, all as likely, or something with ``rvs(random_state=…)`` (SciPy).
+        estimator: the learner; its plan bounds every trial's. So give it the noise multiplier, and the most steps of
+            any setting.
+        params: for each argument to choose a list of values, all as likely, or something with ``rvs(random_state=…)``
+            (SciPy).
         mean: E[K].
         distribution: of K: "poisson" (may be 0), "geometric" or "logarithmic", or η > −1 (see ``RandomTrials``).
-        score_noise: of the number of right predictions on held-out records, which one record changes by 1 at most: ``Gaussian``
-            or ``Laplace``; None: ``fit`` has public records to score by.
+        score_noise: of the number of right predictions on held-out records, which one record changes by 1 at most:
+            ``Gaussian`` or ``Laplace``; None: ``fit`` has public records to score by.
         holdout: probability with which a record is held out, where there is such noise.
         ledger: file of the ledger; None keeps it in memory.
         seed: reproducible noise, without any privacy.
@@ -90,19 +94,25 @@ class PrivateSearch(Parameters):
             raise pc.PrivcalcError(f"estimator = {self.estimator!r}: must be a learner")
         if (self.estimator.seed, self.estimator.ledger) != (None, None) or self.estimator._spent:
             raise pc.PrivcalcError(
-                "estimator: must have neither seed (all trials would have one noise) nor ledger, which are the search's, and not "
-                "be fitted"
+                "estimator: must have neither seed (all trials would have one noise) nor ledger, which are the "
+                "search's, and not be fitted"
             )
         own = self.estimator.get_params(deep=False)
         for name, values in self.params.items() if isinstance(self.params, Mapping) else [("params", None)]:
             if name not in own or name in FIXED:
-                raise pc.PrivcalcError(f"params: {name!r} must be an argument of the estimator that may be tuned, not of {FIXED}")
+                raise pc.PrivcalcError(
+                    f"params: {name!r} must be an argument of the estimator that may be tuned, not of {FIXED}"
+                )
             if not hasattr(values, "rvs") and (
                 isinstance(values, (str, bytes)) or not hasattr(values, "__getitem__") or not len(values)
             ):
-                raise pc.PrivcalcError(f"params: {name!r} must have a list of at least one value, or something with rvs()")
+                raise pc.PrivcalcError(
+                    f"params: {name!r} must have a list of at least one value, or something with rvs()"
+                )
         if self.score_noise is not None and not isinstance(self.score_noise, (pc.Gaussian, pc.Laplace)):
-            raise pc.PrivcalcError(f"score_noise = {self.score_noise!r}: must be Gaussian or Laplace, or None for a public score")
+            raise pc.PrivcalcError(
+                f"score_noise = {self.score_noise!r}: must be Gaussian or Laplace, or None for a public score"
+            )
         errors.real("holdout", self.holdout, "a probability in (0, 1)", low=0, high=1, open_low=True, open_high=True)
         self.plan()
 
@@ -134,13 +144,17 @@ class PrivateSearch(Parameters):
             y_score: their labels.
 
         Raises:
-            PrivcalcError: before anything is charged, if arguments do not fit, a setting's plan is not part of the estimator's,
-                or this was fitted.
+            PrivcalcError: before anything is charged, if arguments do not fit, a setting's plan is not part of the
+                estimator's, or this was fitted.
         """
         if self._spent:
-            raise pc.PrivcalcError("fit: this search was fitted, and its next certificate would not count that; make another")
+            raise pc.PrivcalcError(
+                "fit: this search was fitted, and its next certificate would not count that; make another"
+            )
         if (X_score is None) == (self.score_noise is None) or (X_score is None) != (y_score is None):
-            raise pc.PrivcalcError("X_score, y_score: must be public records to score by, or else score_noise be given, not both")
+            raise pc.PrivcalcError(
+                "X_score, y_score: must be public records to score by, or else score_noise be given, not both"
+            )
         if X_score is not None and is_private(X_score, X):
             raise pc.PrivcalcError("X_score: is X, or shares its memory; public records must not be private ones")
         shape, trials = self.estimator._shape_of(X, y), self.plan()
@@ -201,7 +215,9 @@ class PrivateSearch(Parameters):
     def _made(self, setting: Mapping[str, Any], rng: random.Random) -> Learner:
         """A learner for one trial, silent: a bar would show how many there are."""
         seed = None if self.seed is None else rng.getrandbits(32)
-        own = copy.deepcopy(self.estimator.get_params(deep=False) | dict(setting))  # no trial goes on with another one's network
+        own = copy.deepcopy(
+            self.estimator.get_params(deep=False) | dict(setting)
+        )  # no trial goes on with another one's network
         return type(self.estimator)(**(own | {"seed": seed, "progress": False}))
 
     def _check(self, run: pc.Run) -> None:
@@ -209,8 +225,9 @@ class PrivateSearch(Parameters):
         most = dict(self.estimator.plan().run.entries)
         if any(count > most.get(mechanism, 0) for mechanism, count in run.entries):
             raise pc.PrivcalcError(
-                f"params: a setting with the plan {run} is not part of the estimator's, {self.estimator.plan().run}, which "
-                "bounds all trials: give the estimator noise_multiplier, not epsilon, and the most steps of any setting"
+                f"params: a setting with the plan {run} is not part of the estimator's, {self.estimator.plan().run}, "
+                "which bounds all trials: give the estimator noise_multiplier, not epsilon, "
+                "and the most steps of any setting"
             )
 
     def _noisy(self, right: int, rng: random.Random) -> float:
@@ -244,7 +261,9 @@ class PrivateSearch(Parameters):
         if not hasattr(self, "best_estimator_"):
             raise pc.PrivcalcError("PrivateSearch: must be fitted before it predicts")
         if self.best_estimator_ is None:
-            raise pc.PrivcalcError("PrivateSearch: made no trial, as may happen with a Poisson number; there is no model")
+            raise pc.PrivcalcError(
+                "PrivateSearch: made no trial, as may happen with a Poisson number; there is no model"
+            )
         return self.best_estimator_
 
 

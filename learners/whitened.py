@@ -5,8 +5,9 @@ The descent begins at a model of the public records, where they have labels.
     x ← normalised((Λ_k + λ̄)^(−½)·V_kᵀx)
     w ← w − η·(Σ_public g_i + Σ_i clip_C(g_i) + N(0, (zC)² I))/(n + n_public)
 
-V_k and Λ_k are principal components of public records and their second moments, so that the map treats each private record for
-itself and costs nothing: GDP(√T/z). How many components, how large a step: a rule of public numbers. ``proofs/whitened.md``.
+V_k and Λ_k are principal components of public records and their second moments, so that the map treats each private
+record for itself and costs nothing: GDP(√T/z). How many components, how large a step: a rule of public numbers.
+``proofs/whitened.md``.
 """
 
 from __future__ import annotations
@@ -49,7 +50,8 @@ class WhitenedGD(Descent):
 
     Needs public features, and is better with labels.
 
-    ``fit``'s ``X_public`` may come with labels or without; those with labels also train the start, and take part in every step.
+    ``fit``'s ``X_public`` may come with labels or without; those with labels also train the start, and take part in
+    every step.
 
     Args:
         classes: the public list of classes.
@@ -62,14 +64,15 @@ class WhitenedGD(Descent):
         unlabelled: more public features, shape (n, features), which giving them declares to be public.
         dimension: k; None takes :func:`dimensions`.
         ridge: λ, in mean second moments of the components that are kept: 0 whitens, ∞ would leave them as they are.
-        clip_norm: C. Gradients of norm up to 1 are cut to nearly one length: what a record adds when it is fitted well is as much
-            above the noise as at the start.
+        clip_norm: C. Gradients of norm up to 1 are cut to nearly one length: what a record adds when it is fitted well
+            is as much above the noise as at the start.
         learning_rate: η of the mean gradient; None takes :meth:`Plan.learning_rate`.
         public_weight_decay: λ of the summed loss of public records.
-        self_training: after the fit, which costs nothing, learn once more from what the model predicts for the public records
-            (:func:`learners.frame.student.taught`); not where the plan's strength is above 100.
-        balanced: declares that public records without labels, and those to be predicted, are of all classes about evenly; private
-            ones need not be: a class that long tails hide gets a bias, by :func:`evened`. It costs nothing.
+        self_training: after the fit, which costs nothing, learn once more from what the model predicts for the public
+            records (:func:`learners.frame.student.taught`); not where the plan's strength is above 100.
+        balanced: declares that public records without labels, and those to be predicted, are of all classes about
+            evenly; private ones need not be: a class that long tails hide gets a bias, by :func:`evened`. It costs
+            nothing.
         device: torch device.
         ledger: file of the ledger; None keeps it in memory.
         seed: reproducible noise, without any privacy.
@@ -118,7 +121,9 @@ class WhitenedGD(Descent):
             if part is not None:
                 found.append(part if labels is not None else (part[0], torch.full_like(part[1], NONE)))
         if not found:
-            raise pc.PrivcalcError("X_public: must be given, or unlabelled=, for principal components; without any, use NoisyGD")
+            raise pc.PrivcalcError(
+                "X_public: must be given, or unlabelled=, for principal components; without any, use NoisyGD"
+            )
         rows, labels = (torch.cat(parts) for parts in zip(*found, strict=True))
         if self.balanced and not bool((labels == NONE).any()):
             raise pc.PrivcalcError(
@@ -131,7 +136,9 @@ class WhitenedGD(Descent):
         features, labels = public
         labelled = labels != NONE
         k = self.dimension or dimensions(plan.strength(count, len(self.classes)), warm=bool(labelled.any()))
-        self.project_: Callable[[Tensor], Tensor] = functools.partial(whitened, matrix=whitening(features, k, self.ridge))
+        self.project_: Callable[[Tensor], Tensor] = functools.partial(
+            whitened, matrix=whitening(features, k, self.ridge)
+        )
         records, shared = private.map(self.project_), (self.project_(features[labelled]), labels[labelled])
         weights, number = self._zeros(records.shape[0]), count + len(shared[1])
         if len(shared[1]):

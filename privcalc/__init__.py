@@ -2,8 +2,8 @@
 
     mechanism  ->  pair of distributions  ->  composition  ->  enclosure of ε, δ, β, μ
 
-A mechanism describes one release, ``*`` repeats and ``+`` composes it, and a run answers questions with proved lower and upper
-bounds. Start with :class:`Gaussian`, :class:`PoissonSampled` and :func:`noise_multiplier`.
+A mechanism describes one release, ``*`` repeats and ``+`` composes it, and a run answers questions with proved lower
+and upper bounds. Start with :class:`Gaussian`, :class:`PoissonSampled` and :func:`noise_multiplier`.
 
 The public names stand in ``__init__.pyi``, for type checkers and for the loader, which imports what is asked for.
 """

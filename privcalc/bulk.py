@@ -72,7 +72,9 @@ class Asked:
 def _at_once(asked: Floats, relation: Relation) -> tuple[Floats, Floats]:
     """Both ends, to the last bit those of each question alone (``many.epsilons``); NaN where that has none."""
     noise, rate, steps, delta = asked.T
-    usual = (noise >= SMALLEST) & (noise <= 1 / SMALLEST) & (rate >= SMALLEST) & (rate < 1) & (steps >= 2) & (steps < EXACT)
+    usual = (
+        (noise >= SMALLEST) & (noise <= 1 / SMALLEST) & (rate >= SMALLEST) & (rate < 1) & (steps >= 2) & (steps < EXACT)
+    )
     usual &= (steps == np.floor(steps)) & (relation is ADD_OR_REMOVE_ONE)
     ends = np.full((2, len(asked)), np.nan)
     with suppress(errors.PrivcalcError), floats():  # which says of each row what is wrong
@@ -127,17 +129,18 @@ def epsilons(
         steps: number of steps, from 1, below 2⁵³.
         delta: δ in [0, 1).
         relation: the neighbouring relation.
-        engine: where answers are computed. None: in this process if there are few questions, else in one process per core. (In a
-            script, below ``if __name__ == "__main__":``.)
+        engine: where answers are computed. None: in this process if there are few questions, else in one process per
+            core. (In a script, below ``if __name__ == "__main__":``.)
         folder: where answers are kept while others are computed; who asks again there goes on. None: they are not kept.
         progress: is told how far it is.
 
     Returns:
-        A structured array in the order of the rows: ``lower`` and ``upper`` ends of ε, and ``error``, which is empty, or says why
-        the row has no answer. ε is then in [0, ∞].
+        A structured array in the order of the rows: ``lower`` and ``upper`` ends of ε, and ``error``, which is empty,
+        or says why the row has no answer. ε is then in [0, ∞].
 
     Raises:
-        PrivcalcError: if arguments are no numbers, or of shapes that do not fit. A row that is out of range raises nothing.
+        PrivcalcError: if arguments are no numbers, or of shapes that do not fit. A row that is out of range raises
+            nothing.
 
     Example:
         >>> found = epsilons([1.0, 1.0, -1.0, 1.0], 0.01, 1000, [1e-5, 1e-6, 1e-5, 1e-5])
@@ -152,7 +155,9 @@ def epsilons(
         rows = np.stack(np.broadcast_arrays(*columns), axis=-1) + 0.0  # no negative zeros
     except ValueError as error:
         shapes = [column.shape for column in columns]
-        raise errors.PrivcalcError(f"{', '.join(COLUMNS)}: must have one length, or be one number, not {shapes}") from error
+        raise errors.PrivcalcError(
+            f"{', '.join(COLUMNS)}: must have one length, or be one number, not {shapes}"
+        ) from error
     if rows.ndim != 2:
         raise errors.PrivcalcError(f"{', '.join(COLUMNS)}: must be numbers or lists of them")
     check_relation(relation)

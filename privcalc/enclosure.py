@@ -29,17 +29,18 @@ NOISE = 1e-14
 class Enclosure:
     """A number known to lie in [lower, upper], rounding included.
 
-    ``float()``, comparison, formatting, differences and ratios use the safe end: the upper one for ε, δ, μ and advantage, the
-    lower one for β. A difference from a number, or the ratio of two answers, is a float that says how far apart they are, and
-    not what is left of a budget (for that: ``calibrate(…, spent=run)``). Answers do not add, nor multiply or divide by a count:
-    runs compose, and the composition is asked. Answers for different relations do not mix.
+    ``float()``, comparison, formatting, differences and ratios use the safe end: the upper one for ε, δ, μ and
+    advantage, the lower one for β. A difference from a number, or the ratio of two answers, is a float that says how
+    far apart they are, and not what is left of a budget (for that: ``calibrate(…, spent=run)``). Answers do not add,
+    nor multiply or divide by a count: runs compose, and the composition is asked. Answers for different relations do
+    not mix.
 
     Attributes:
         lower: proved lower bound.
         upper: proved upper bound; ∞ where nothing better was proved.
         relation: the neighbouring relation the number is for.
-        route: how it was computed: "closed form", "contour", "smoothing" (the contour for losses with atoms), "enumeration",
-            "lattice" or "fallback" (a wide bound), among others, joined by "+".
+        route: how it was computed: "closed form", "contour", "smoothing" (the contour for losses with atoms),
+            "enumeration", "lattice" or "fallback" (a wide bound), among others, joined by "+".
         safe: which end is on the safe side.
         delta: at which an ε or a μ holds, where that is known: with a smaller one it is stated as no guarantee.
 
@@ -108,7 +109,8 @@ class Enclosure:
         self._other(other)
         raise PrivcalcError(
             "answers do not add: two runs of (ε, δ) have no (2ε, δ), as their δ add, too. Compose the runs, and ask: "
-            "(run_a + run_b).epsilon(delta=…), or pc.certify([a, b], delta=…) of certificates; float() is the bare number"
+            "(run_a + run_b).epsilon(delta=…), or pc.certify([a, b], delta=…) of certificates; float() "
+            "is the bare number"
         )
 
     __radd__ = __add__
@@ -116,8 +118,8 @@ class Enclosure:
     def __mul__(self, other: object) -> NoReturn:
         self._other(other)
         raise PrivcalcError(
-            "answers do not multiply: n runs of (ε, δ) have no (nε, δ), as their δ add, too. Compose the runs, and ask: "
-            "(run * n).epsilon(delta=…); float() is the bare number"
+            "answers do not multiply: n runs of (ε, δ) have no (nε, δ), as their δ add, too. Compose the runs, and "
+            "ask: (run * n).epsilon(delta=…); float() is the bare number"
         )
 
     __rmul__ = __mul__
@@ -130,9 +132,9 @@ class Enclosure:
         if self.safe == "lower":  # 1 − β is a rate
             return number - float(self)
         raise PrivcalcError(
-            "answers are not taken from a budget: what a run leaves of (ε, δ) is not ε less its own, as their δ add, too. Ask "
-            "for the noise of what is to follow, pc.calibrate(lambda z: run + release(z), epsilon=…, delta=…), or have a Ledger "
-            "with target= keep it; float() is the bare number"
+            "answers are not taken from a budget: what a run leaves of (ε, δ) is not ε less its own, as their δ add, "
+            "too. Ask for the noise of what is to follow, pc.calibrate(lambda z: run + release(z), epsilon=…, "
+            "delta=…), or have a Ledger with target= keep it; float() is the bare number"
         )
 
     def __truediv__(self, other: Enclosure) -> float:
@@ -148,10 +150,10 @@ class Enclosure:
 
     def _share(self) -> NoReturn:
         raise PrivcalcError(
-            "answers do not divide: one of n runs that share (ε, δ) has neither (ε/n, δ) nor (ε/n, δ/n), and an ε goes into a "
-            "budget another number of times than it divides it. Ask for the part itself, part.epsilon(delta=…), for its noise, "
-            "pc.calibrate(lambda z: release(z) * n, epsilon=…, delta=…), or for how many, pc.steps(…); ratios of figures are of "
-            "their ends, answer.upper / other"
+            "answers do not divide: one of n runs that share (ε, δ) has neither (ε/n, δ) nor (ε/n, δ/n), and an ε goes "
+            "into a budget another number of times than it divides it. Ask for the part itself, part.epsilon(delta=…), "
+            "for its noise, pc.calibrate(lambda z: release(z) * n, epsilon=…, delta=…), or for how many, pc.steps(…); "
+            "ratios of figures are of their ends, answer.upper / other"
         )
 
     def __round__(self, ndigits: int | None = None) -> float:
@@ -164,7 +166,9 @@ class Enclosure:
             "and float() is the bare number"
         )
 
-    __int__ = __trunc__ = __floor__ = __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __divmod__ = __rdivmod__ = _cut
+    __int__ = __trunc__ = __floor__ = __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __divmod__ = __rdivmod__ = (
+        _cut
+    )
 
     def __neg__(self) -> float:
         return -float(self)
@@ -283,8 +287,8 @@ def check_answers(relation: Relation, level: float | None = 0.0, /, **given: obj
             raise PrivcalcError(f"{name} = {value}: is an answer whose safe end is the {value.safe} one")
         if value.delta is not None and level is not None and value.delta > level:
             raise PrivcalcError(
-                f"{name} = {value}: is an answer that holds at δ = {value.delta:g}, and not at {level:g}: compose the runs "
-                "themselves, a + b, or state ApproxDP with its δ"
+                f"{name} = {value}: is an answer that holds at δ = {value.delta:g}, and not at {level:g}: compose the "
+                "runs themselves, a + b, or state ApproxDP with its δ"
             )
 
 
@@ -326,9 +330,13 @@ class Guarantee:
         pairs = (self.epsilon is None) == (self.delta is None) and (self.alpha is None) == (self.beta is None)
         if len(given) != 1 or not pairs:
             shown = ", ".join(f"{name} = {value!r}" for name, value in vars(self).items() if name != "relation")
-            raise PrivcalcError(f"a guarantee is epsilon with delta, or mu, or rho, or advantage, or alpha with beta: {shown}")
+            raise PrivcalcError(
+                f"a guarantee is epsilon with delta, or mu, or rho, or advantage, or alpha with beta: {shown}"
+            )
         level = None if self.delta is None else errors.delta("delta", self.delta)
-        check_answers(check_relation(self.relation), level or 0.0, **{name: getattr(self, name) for name in (*given, "delta")})
+        check_answers(
+            check_relation(self.relation), level or 0.0, **{name: getattr(self, name) for name in (*given, "delta")}
+        )
         object.__setattr__(self, "delta", level)
         for name in given:
             if not isinstance(value := getattr(self, name), Enclosure):

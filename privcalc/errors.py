@@ -101,8 +101,8 @@ def check_delta(delta: float, *records: object) -> None:
     known = max((n for n in records if isinstance(n, int) and not isinstance(n, bool)), default=0)
     if delta * known >= 1:
         warn(
-            f"delta = {delta!r}: is not below 1/{known}, one over the number of records: to publish one of them, drawn at "
-            f"random, has such a δ at ε = 0. Choose a δ well below, such as {0.01 / known:.1g}"
+            f"delta = {delta!r}: is not below 1/{known}, one over the number of records: to publish one of them, drawn "
+            f"at random, has such a δ at ε = 0. Choose a δ well below, such as {0.01 / known:.1g}"
         )
 
 
@@ -115,13 +115,20 @@ def check_free(delta: float, free: bool) -> None:
     """Warn where δ alone meets a target: it is at least the probability that a record is drawn at all."""
     if free:
         warn(
-            f"delta = {delta!r}: is met with next to no noise, because a record is drawn at all with no larger probability: "
-            "whoever is drawn may lose everything. Choose a δ well below one over the number of records"
+            f"delta = {delta!r}: is met with next to no noise, because a record is drawn at all with no larger "
+            "probability: whoever is drawn may lose everything. Choose a δ well below one over the number of records"
         )
 
 
 def real(
-    name: str, value: SupportsFloat, allowed: str, *, low: float, high: float, open_low: bool = False, open_high: bool = False
+    name: str,
+    value: SupportsFloat,
+    allowed: str,
+    *,
+    low: float,
+    high: float,
+    open_low: bool = False,
+    open_high: bool = False,
 ) -> float:
     """Return ``value`` as a float, or raise because it is not a number in the allowed interval."""
     if not _is_scalar(value):
@@ -185,11 +192,11 @@ def count(name: str, value: object, *, least: int = 0) -> int:
 
 
 RENAMED = 32
-"""Up to which a group's old name is still read: a larger number is that of a data set's records, said in the wrong place."""
+"""Up to which a group's old name is still read: a larger number is the size of a data set, in the wrong place."""
 
 
 def group_size(size: object, records: object = None) -> int:
-    """Return the size of a group, once called ``records``: read with a warning where it can be one, and refused above."""
+    """Return the size of a group; its old name is read, with a warning, where it can be one."""
     if records is None:
         return count("group_size", size, least=1)
     old = count("records", records, least=1)
@@ -197,8 +204,8 @@ def group_size(size: object, records: object = None) -> int:
         raise PrivcalcError(f"records = {records!r}: is group_size under its old name; give one of them")
     if old > RENAMED:
         raise PrivcalcError(
-            f"records = {records!r}: must be left out, or be group_size, how many records are protected together; the number of "
-            "records of a data set is not asked here"
+            f"records = {records!r}: must be left out, or be group_size, how many records are protected together; the "
+            "number of records of a data set is not asked here"
         )
     warn(f"records = {records!r}: is now called group_size, how many records are protected together")
     return old

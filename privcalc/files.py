@@ -1,8 +1,9 @@
 """The one way to read and write files: regular files only, read up to a size, written whole or not at all.
 
-Reading follows symbolic links, and the file they lead to must be regular: a pipe may never end, a device may have no end.
-Writing replaces a regular file or makes a new one. It refuses whatever else has the name: directories, devices, pipes, and
-symbolic links, which may have been put there by someone else, so that the file that is replaced is the one that was named.
+Reading follows symbolic links, and the file they lead to must be regular: a pipe may never end, a device may have no
+end. Writing replaces a regular file or makes a new one. It refuses whatever else has the name: directories, devices,
+pipes, and symbolic links, which may have been put there by someone else, so that the file that is replaced is the one
+that was named.
 """
 
 from __future__ import annotations
@@ -108,7 +109,9 @@ def archive(path: str | os.PathLike[str], *, name: str = "path", limit: int = AR
     found = regular(path, name=name)
     with zipfile.ZipFile(found) as file:
         if sum(part.file_size for part in file.infolist()) > limit:  # zipfile unpacks no more of a part than it says
-            raise PrivcalcError(f"{name} = {os.fspath(path)!r}: must unpack to at most {limit:,} bytes; save it as .npy instead")
+            raise PrivcalcError(
+                f"{name} = {os.fspath(path)!r}: must unpack to at most {limit:,} bytes; save it as .npy instead"
+            )
     return found
 
 
@@ -138,7 +141,8 @@ def whole(path: str | os.PathLike[str], *, mode: int = 0o644) -> Iterator[IO[byt
     """A file to write to, which takes its place at ``path`` when all is written; after an error nothing has changed.
 
     Args:
-        path: where it shall be: the name of a regular file that may be written to, or a new one in a folder that is there.
+        path: where it shall be: the name of a regular file that may be written to, or a new one in a folder that is
+            there.
         mode: most permissions that it gets; 0o600 for what is sensitive. A file that is replaced passes on fewer.
 
     Raises:

@@ -1,7 +1,7 @@
 """Work in parts: here, in several processes or on a cluster. A part is a file, written whole, and never computed twice.
 
-What a part is, and so all bytes, depends on the question alone and not on who computes it: an engine only says where a part is
-computed next. Whoever dies loses what it had begun.
+What a part is, and so all bytes, depends on the question alone and not on who computes it: an engine only says where a
+part is computed next. Whoever dies loses what it had begun.
 """
 
 from __future__ import annotations
@@ -36,7 +36,16 @@ DEATHS = 3
 SELDOM = 1.0
 """Seconds between two words of progress."""
 
-UNREADABLE = (ValueError, KeyError, TypeError, EOFError, MemoryError, NotImplementedError, zipfile.BadZipFile, zlib.error)
+UNREADABLE = (
+    ValueError,
+    KeyError,
+    TypeError,
+    EOFError,
+    MemoryError,
+    NotImplementedError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
 """What NumPy raises for an archive that was cut or edited."""
 
 Arrays = dict[str, NDArray[Any]]
@@ -55,7 +64,9 @@ def digest(header: str, arrays: Arrays) -> str:
     return found.hexdigest()
 
 
-def write_arrays(path: str | os.PathLike[str], header: dict[str, Any], arrays: dict[str, Any], *, mode: int = 0o666) -> None:
+def write_arrays(
+    path: str | os.PathLike[str], header: dict[str, Any], arrays: dict[str, Any], *, mode: int = 0o666
+) -> None:
     """A header and arrays in one archive (``.npz``), with a digest of all of it; all of it or nothing."""
     text = json.dumps(header)
     with files.whole(path, mode=mode) as file:
@@ -87,8 +98,8 @@ class Engine:
     Args:
         name: "local", "processes" or "dask" (the extra ``dask``).
         workers: how many processes; one per core if None. Not for "local", nor for a cluster that has its own.
-        scheduler: address of a dask cluster, such as "tcp://host:8786"; its workers reach the same files by the same names. None:
-            processes of this machine.
+        scheduler: address of a dask cluster, such as "tcp://host:8786"; its workers reach the same files by the same
+            names. None: processes of this machine.
 
     Example:
         >>> list(Engine().each(len, ["one", "three"]))
@@ -104,9 +115,13 @@ class Engine:
         if self.workers is not None:
             errors.count("workers", self.workers, least=1)
         if self.name == "local" and self.workers not in (None, 1):
-            raise errors.PrivcalcError(f"workers = {self.workers!r}: must not be given to the engine local, which is one process")
+            raise errors.PrivcalcError(
+                f"workers = {self.workers!r}: must not be given to the engine local, which is one process"
+            )
         if self.scheduler is not None and (self.name != "dask" or self.workers is not None):
-            raise errors.PrivcalcError(f"scheduler = {self.scheduler!r}: must be given to the engine dask alone, without workers")
+            raise errors.PrivcalcError(
+                f"scheduler = {self.scheduler!r}: must be given to the engine dask alone, without workers"
+            )
 
     def each(self, task: Callable[[Item], Found], items: list[Item]) -> Iterator[Found]:
         """What the task says of each item, in the order in which they are finished.
@@ -139,8 +154,8 @@ class Engine:
                     deaths += 1
                     if deaths > DEATHS:
                         raise errors.PrivcalcError(
-                            f"engine = {self.name!r}: its processes were killed {deaths} times, perhaps for want of memory: take "
-                            "fewer workers; finished parts are kept"
+                            f"engine = {self.name!r}: its processes were killed {deaths} times, perhaps for want of "
+                            "memory: take fewer workers; finished parts are kept"
                         ) from None
                 except BaseException:
                     pool.shutdown(wait=False, cancel_futures=True)
@@ -156,14 +171,16 @@ class Engine:
             try:
                 client = stack.enter_context(distributed.Client(place, set_as_default=False))
             except (OSError, ValueError) as error:
-                raise errors.PrivcalcError(f"scheduler = {place!r}: must be the address of a dask cluster: {error}") from error
+                raise errors.PrivcalcError(
+                    f"scheduler = {place!r}: must be the address of a dask cluster: {error}"
+                ) from error
             try:
                 for future in distributed.as_completed(client.map(task, items, pure=False), loop=client.loop):
                     yield future.result()
             except distributed.KilledWorker as error:
                 raise errors.PrivcalcError(
-                    "engine = 'dask': workers died over one part again and again, perhaps for want of memory; finished parts are "
-                    "kept"
+                    "engine = 'dask': workers died over one part again and again, perhaps for want of memory; finished "
+                    "parts are kept"
                 ) from error
 
 

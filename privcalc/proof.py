@@ -71,9 +71,9 @@ def prove(
 ) -> Proof:
     """Prove or refute that a run is (ε, δ)-DP, by interval arithmetic on another route than the answers'.
 
-    Every step is rigorous, from the exact binary arguments to the last comparison; nothing is shared with the code that answers
-    ``run.epsilon(delta=)``: the run is handed over as a certificate writes it down. It takes about a second where an answer
-    takes milliseconds.
+    Every step is rigorous, from the exact binary arguments to the last comparison; nothing is shared with the code that
+    answers ``run.epsilon(delta=)``: the run is handed over as a certificate writes it down. It takes about a second
+    where an answer takes milliseconds.
 
     Args:
         run: a run, or a mechanism.
@@ -142,11 +142,17 @@ def prove_claims(
     for epsilon, delta in dict.fromkeys(claims):
         start = time.perf_counter()
         try:
-            finding = prover.decide(epsilon, delta, progress or silent) if prover else Finding("undecided", 0.0, 1.0, (reason,))
+            finding = (
+                prover.decide(epsilon, delta, progress or silent)
+                if prover
+                else Finding("undecided", 0.0, 1.0, (reason,))
+            )
         except RefusedError as error:
             raise PrivcalcError(str(error)) from None
         ends = finding.low, finding.high
-        found.append(Proof(finding.verdict, epsilon, delta, relation, *ends, finding.working, pages, time.perf_counter() - start))
+        found.append(
+            Proof(finding.verdict, epsilon, delta, relation, *ends, finding.working, pages, time.perf_counter() - start)
+        )
     return tuple(found)
 
 

@@ -17,8 +17,8 @@ class Relation(enum.Enum):
 
     * Add-or-remove-one: one data set has a record more than the other. How many there are is private.
     * Replace-one: equally many; one record is another.
-    * Zero-out: equally many; one record is a null record, which adds nothing to any sum, count or score. A row of zeros is one
-      only where it adds nothing: not where something is subtracted from it, or where it is counted.
+    * Zero-out: equally many; one record is a null record, which adds nothing to any sum, count or score. A row of zeros
+      is one only where it adds nothing: not where something is subtracted from it, or where it is counted.
 
     Example:
         >>> import privcalc as pc

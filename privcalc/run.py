@@ -1,6 +1,7 @@
 """Mechanisms and runs: what ran, its composition by ``*`` and ``+``, and every question that can be asked of it.
 
-A mechanism is a frozen description of one release and never sees a count; a run is a flat multiset of (mechanism, count).
+A mechanism is a frozen description of one release and never sees a count; a run is a flat multiset of (mechanism,
+count).
 """
 
 from __future__ import annotations
@@ -59,11 +60,13 @@ class Questions(ABC):
         Args:
             delta: δ in [0, 1), or an array of some; 0 asks for pure DP, ∞ where the run is not pure.
             relation: the neighbouring relation.
-            group_size: how many records are protected together: neighbours are up to so many steps of the relation apart.
+            group_size: how many records are protected together: neighbours are up to so many steps of the relation
+                apart.
             records: the old name of ``group_size``, read up to 32, with a warning.
 
         Returns:
-            An enclosure whose safe end is the upper one; of an array, enclosures, each of which is what is answered alone.
+            An enclosure whose safe end is the upper one; of an array, enclosures, each of which is what is answered
+            alone.
 
         Raises:
             PrivcalcError: if a δ is out of range, or a mechanism has no guarantee under the relation.
@@ -154,8 +157,8 @@ class Questions(ABC):
             relation: the neighbouring relation.
 
         Returns:
-            min(π, 1 − π)·(1 − δ(|log(π/(1 − π))|)), for the worse of the two orders; the safe end is the lower one. Guessing
-            without the output errs with min(π, 1 − π).
+            min(π, 1 − π)·(1 − δ(|log(π/(1 − π))|)), for the worse of the two orders; the safe end is the lower one.
+            Guessing without the output errs with min(π, 1 − π).
 
         Source: ``proofs/risk.md``, §1.
 
@@ -171,17 +174,18 @@ class Questions(ABC):
         """The largest probability that any attack reconstructs the record, or guesses an attribute: 1 − β(κ).
 
         Args:
-            baseline: κ in [0, 1], the probability of success of the best guess that does not see the output: with a uniform prior
-                over n records, 1/n; of the likeliest value of an attribute; of a reconstruction near enough to count.
+            baseline: κ in [0, 1], the probability of success of the best guess that does not see the output: with a
+                uniform prior over n records, 1/n; of the likeliest value of an attribute; of a reconstruction near
+                enough to count.
             relation: the neighbouring relation.
 
         Returns:
-            An upper bound for every attack, every prior with this κ and every mechanism with this trade-off curve, one of which
-            attains it if κ is 1/n; both ends are about that number. The safe end is the upper one.
+            An upper bound for every attack, every prior with this κ and every mechanism with this trade-off curve, one
+            of which attains it if κ is 1/n; both ends are about that number. The safe end is the upper one.
 
-        Source: Hayes, Mahloujifar, Balle 2023 (*Bounding Training Data Reconstruction in DP-SGD*), Theorem 2; Kulynych et al.
-        2025 (*Unifying Re-Identification, Attribute Inference, and Data Reconstruction Risks in Differential Privacy*);
-        ``proofs/risk.md``, §2.
+        Source: Hayes, Mahloujifar, Balle 2023 (*Bounding Training Data Reconstruction in DP-SGD*), Theorem 2; Kulynych
+        et al. 2025 (*Unifying Re-Identification, Attribute Inference, and Data Reconstruction Risks in Differential
+        Privacy*); ``proofs/risk.md``, §2.
 
         Example:
             >>> import privcalc as pc
@@ -195,7 +199,8 @@ class Questions(ABC):
         """The smallest μ with δ_run(ε) ≤ δ₀ + (1 − δ₀)·δ_μ(ε) for all real ε: μ-GDP except with probability δ₀.
 
         Args:
-            delta: δ₀ in [0, 1); at 0 a Poisson-sampled Gaussian needs the μ of the unsampled one, because its far tail does.
+            delta: δ₀ in [0, 1); at 0 a Poisson-sampled Gaussian needs the μ of the unsampled one, because its far tail
+                does.
             relation: the neighbouring relation.
 
         Example:
@@ -228,7 +233,8 @@ class Questions(ABC):
     def zcdp(self, *, relation: Relation = ADD_OR_REMOVE_ONE) -> tuple[float, float]:
         """(ρ, ξ) such that the run is (ξ, ρ)-zCDP: D_α ≤ ξ + ρα for every α > 1. Upper bounds.
 
-        Source: Bun, Steinke 2016, Definition 1.1 and Lemma 1.7 (composition adds). ξ is 0 unless a part was given with one.
+        Source: Bun, Steinke 2016, Definition 1.1 and Lemma 1.7 (composition adds). ξ is 0 unless a part was given with
+        one.
 
         Example:
             >>> import privcalc as pc
@@ -297,7 +303,9 @@ class Run(Questions):
 
     def _sides(self, relation: Relation) -> Sides:
         """The composed directions under a relation."""
-        return compose([(pairs, n * count) for mechanism, count in self.entries for pairs, n in mechanism.turns(relation)])
+        return compose(
+            [(pairs, n * count) for mechanism, count in self.entries for pairs, n in mechanism.turns(relation)]
+        )
 
     def _answers(self, relation: Relation, group_size: int = 1) -> ask.Answers:
         """For several questions about one relation, which share what is built."""
@@ -346,13 +354,17 @@ class Mechanism(Questions, ABC):
             if not hasattr(cls, name):
                 raise errors.PrivcalcError(f"{cls.__name__}: must say {name}, a class attribute of privcalc.Mechanism")
         if whole and (not isinstance(cls.needs, tuple) or not set(cls.needs) <= set(NEEDS)):
-            raise errors.PrivcalcError(f"{cls.__name__}: needs = {cls.needs!r}: must be a tuple of some of {', '.join(NEEDS)}")
+            raise errors.PrivcalcError(
+                f"{cls.__name__}: needs = {cls.needs!r}: must be a tuple of some of {', '.join(NEEDS)}"
+            )
         if whole and cls.draws == "batch" and cls.scheme is None:
             raise errors.PrivcalcError(f"{cls.__name__}: scheme = None: must say how its batches are drawn")
         if (kind := vars(cls).get("kind")) is not None:
             other = KINDS.get(kind, cls)
             if (other.__module__, other.__qualname__) != (cls.__module__, cls.__qualname__):
-                raise errors.PrivcalcError(f"{cls.__name__}: kind = {kind!r}: is {other.__module__}.{other.__qualname__} already")
+                raise errors.PrivcalcError(
+                    f"{cls.__name__}: kind = {kind!r}: is {other.__module__}.{other.__qualname__} already"
+                )
             KINDS[kind] = cls  # that it is there already is one cell of a notebook, run twice
 
     @classmethod
@@ -425,7 +437,8 @@ class Mechanism(Questions, ABC):
 
         None where they are not known.
 
-        Under replace-one both are the number of those replaced. None: the rule for a chain of neighbours is the best bound.
+        Under replace-one both are the number of those replaced. None: the rule for a chain of neighbours is the best
+        bound.
         """
         pairs = self.pairs(relation)
         if pairs.attained is not None or pairs.forward.gdp is None or pairs.backward.gdp != pairs.forward.gdp:

@@ -1,8 +1,9 @@
 """JSON of certificates, ledgers and reports: texts, objects, fields; mechanisms and runs to JSON and back.
 
 A mechanism is ``{"kind": its name, argument: value, …}`` with the arguments of its constructor; a run is a list of
-``{"mechanism": …, "count": n}``. The text is canonical: equal runs give equal text. Floats are written so that they are read
-back exactly, ∞ as ``"inf"``. (What one process says to another, and the header of realised losses, is written where it is read.)
+``{"mechanism": …, "count": n}``. The text is canonical: equal runs give equal text. Floats are written so that they are
+read back exactly, ∞ as ``"inf"``. (What one process says to another, and the header of realised losses, is written
+where it is read.)
 """
 
 from __future__ import annotations
@@ -24,9 +25,27 @@ from privcalc.files import DOCUMENT, read_whole
 from privcalc.mechanisms import known
 from privcalc.relation import Relation
 from privcalc.run import KINDS, Mechanism, Questions, Run
-from privcalc.strategies import BLT, BallsInBins, CyclicPoisson, Dense, FixedOrder, MinSeparation, SquareRoot, Toeplitz, Tree
+from privcalc.strategies import (
+    BLT,
+    BallsInBins,
+    CyclicPoisson,
+    Dense,
+    FixedOrder,
+    MinSeparation,
+    SquareRoot,
+    Toeplitz,
+    Tree,
+)
 
-__all__ = ["Field", "canonical", "check_fields", "mechanism_from_json", "mechanism_to_json", "run_from_json", "run_to_json"]
+__all__ = [
+    "Field",
+    "canonical",
+    "check_fields",
+    "mechanism_from_json",
+    "mechanism_to_json",
+    "run_from_json",
+    "run_to_json",
+]
 
 Json = dict[str, Any]
 
@@ -57,7 +76,9 @@ def canonical(value: object) -> str:
         text = json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
         text.encode()  # half a surrogate pair is no text
     except (TypeError, ValueError, RecursionError) as error:
-        raise PrivcalcError(f"{reprlib.repr(value)}: must be JSON (finite numbers, text, lists, objects): {error}") from error
+        raise PrivcalcError(
+            f"{reprlib.repr(value)}: must be JSON (finite numbers, text, lists, objects): {error}"
+        ) from error
     return text
 
 
@@ -156,7 +177,9 @@ def check_fields(name: str, value: object, fields: Mapping[str, Field], *, more:
         raise PrivcalcError(f"{name} = {str(value)[:200]}: must be an object")
     required = value.get(REQUIRED, []) if more else []
     if not isinstance(required, list) or not all(each in fields for each in required):
-        raise PrivcalcError(f"{name}: is of a later version, whose fields {str(required)[:200]} must be known to read it")
+        raise PrivcalcError(
+            f"{name}: is of a later version, whose fields {str(required)[:200]} must be known to read it"
+        )
     different = sorted(set(fields) - set(value)) if more else sorted(set(value) ^ set(fields))
     if different:
         raise PrivcalcError(f"{name}: must have exactly the fields {', '.join(fields)}; not so {different}")
@@ -181,7 +204,9 @@ def mechanism_to_json(mechanism: Mechanism) -> Json:
     """
     kind = mechanism.kind
     if kind is None or KINDS[kind] is not type(mechanism):
-        raise PrivcalcError(f"mechanism = {mechanism!r}: cannot be written down, its class has no name in JSON of its own")
+        raise PrivcalcError(
+            f"mechanism = {mechanism!r}: cannot be written down, its class has no name in JSON of its own"
+        )
     return _described(kind, mechanism)
 
 
@@ -219,8 +244,8 @@ def _made(value: object) -> object:
     kinds: Mapping[str, type[Mechanism]] = KINDS if (kind := value["kind"]) in {*KINDS, *_PARTS} else known()
     if kind not in kinds and kind not in _PARTS:
         raise NotConfirmed(
-            f"kind = {kind!r}: must be one of {', '.join(sorted([*kinds, *_PARTS]))}; one of your own is known in a process "
-            "that imported it, and Certificate.verify(seconds=math.inf) checks in this one"
+            f"kind = {kind!r}: must be one of {', '.join(sorted([*kinds, *_PARTS]))}; one of your own is known in a "
+            "process that imported it, and Certificate.verify(seconds=math.inf) checks in this one"
         )
     try:
         arguments: Json = {name: _decode(name, item) for name, item in value.items() if name != "kind"}
@@ -249,7 +274,9 @@ def run_from_json(value: object) -> Run:
     Raises:
         PrivcalcError: as :func:`mechanism_from_json`, and for anything but a list of mechanisms with counts.
     """
-    if not isinstance(value, list) or not all(isinstance(e, Mapping) and set(e) == {"mechanism", "count"} for e in value):
+    if not isinstance(value, list) or not all(
+        isinstance(e, Mapping) and set(e) == {"mechanism", "count"} for e in value
+    ):
         raise PrivcalcError(f"run = {str(value)[:200]}: must be a list of objects with exactly mechanism and count")
     return Run(tuple((mechanism_from_json(entry["mechanism"]), whole("count", entry["count"])) for entry in value))
 

@@ -1,8 +1,8 @@
 """Columns centred and scaled by what they hold themselves, as by a ``StandardScaler`` fitted on them.
 
-That is exact: to six digits of one standard deviation every column has mean 0 and standard deviation 1, which numbers scaled by
-public constants have by coincidence only. One record is then in the values of all others. It is said on the screen of who has
-the data, and never written down, for it depends on them (``proofs/ledger.md``, §8).
+That is exact: to six digits of one standard deviation every column has mean 0 and standard deviation 1, which numbers
+scaled by public constants have by coincidence only. One record is then in the values of all others. It is said on the
+screen of who has the data, and never written down, for it depends on them (``proofs/ledger.md``, §8).
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def check_standardized(name: str, values: NDArray[Any]) -> None:
     """
     if is_standardized(values):
         warn(
-            f"{name}: every column has mean 0 and standard deviation 1, as a StandardScaler makes them that is fitted on these "
-            "very records: one record is then in the values of all others, and ε does not hold. Scale by public constants, or "
-            "fit the scaler on public records"
+            f"{name}: every column has mean 0 and standard deviation 1, as a StandardScaler makes them that is fitted "
+            "on these very records: one record is then in the values of all others, and ε does not hold. Scale by "
+            "public constants, or fit the scaler on public records"
         )

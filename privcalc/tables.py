@@ -79,7 +79,9 @@ def tradeoff_of_profile(profile: NDArray[np.void], alphas: ArrayLike) -> NDArray
         >>> tradeoff_of_profile(profile, [0.05])["lower"].round(4)
         array([0.7402])
     """
-    points = [errors.real("alphas", value, "probabilities in [0, 1]", low=0.0, high=1.0) for value in np.atleast_1d(alphas)]
+    points = [
+        errors.real("alphas", value, "probabilities in [0, 1]", low=0.0, high=1.0) for value in np.atleast_1d(alphas)
+    ]
     epsilon, delta = profile["epsilon"], profile["upper"]
     rows = []
     for alpha in points:
@@ -119,7 +121,9 @@ class PLD:
 
     def delta(self, epsilon: float) -> float:
         """infinity + Σ_{l > ε} P(L = l)·(1 − e^{ε − l}): at least, or at most, the run's δ(ε) in this direction."""
-        value = errors.real("epsilon", epsilon, "a finite number", low=-np.inf, high=np.inf, open_low=True, open_high=True)
+        value = errors.real(
+            "epsilon", epsilon, "a finite number", low=-np.inf, high=np.inf, open_low=True, open_high=True
+        )
         above = self.losses > value
         total = self.infinity + float(self.probabilities[above] @ -np.expm1(value - self.losses[above]))
         blur = 4 * UNIT * (self.losses.size + 8)
@@ -140,14 +144,16 @@ def discretize(
 
     Up, it is by chords through upper bounds of the profile ("connect the dots").
 
-    Source: Doroshenko, Ghazi, Kamath, Kumar, Manurangsi 2022. The profile in x = e^ε is convex and falls, hence lies below the
-    convex minorant of upper bounds at grid points, of 1 at x = 0, and of the last value beyond. Rounded down, a loss in
-    (iΔ, (i + 1)Δ] counts as iΔ, with lower bounds of P(L > iΔ) = δ − x·dδ/dx: the slope is at least that of the next chord.
+    Source: Doroshenko, Ghazi, Kamath, Kumar, Manurangsi 2022. The profile in x = e^ε is convex and falls, hence lies
+    below the convex minorant of upper bounds at grid points, of 1 at x = 0, and of the last value beyond. Rounded down,
+    a loss in (iΔ, (i + 1)Δ] counts as iΔ, with lower bounds of P(L > iΔ) = δ − x·dδ/dx: the slope is at least that of
+    the next chord.
 
     Args:
         run: a run or mechanism.
         spacing: distance of the losses.
-        tail: the grid reaches to the ε with δ(ε) ≤ tail, on both sides; what lies beyond goes to ``infinity`` on the right.
+        tail: the grid reaches to the ε with δ(ε) ≤ tail, on both sides; what lies beyond goes to ``infinity`` on the
+            right.
         direction: 0 for (with, without the record), 1 for the reverse.
         relation: the neighbouring relation.
         points: the most grid points that may be needed.
@@ -175,13 +181,17 @@ def discretize(
         return _discretized(run, step, small, direction, check_relation(relation), most, upper=upper)
 
 
-def _discretized(run: Questions, step: float, small: float, direction: int, relation: Relation, most: int, *, upper: bool) -> PLD:
+def _discretized(
+    run: Questions, step: float, small: float, direction: int, relation: Relation, most: int, *, upper: bool
+) -> PLD:
     composed = run.run._sides(relation)
     sides = composed.upper if upper else composed.lower
     forward, backward = (Curve(sides[i]) for i in ((0, -1) if direction == 0 else (-1, 0)))
     ends = [curve.epsilon(small).upper for curve in (forward, backward)]
     # Where nothing ever makes δ small (a leak), the grid ends where the budget of points does.
-    right, left = (int(min(np.ceil(min(end, 600.0) / step), most // 2 if end == np.inf else np.inf)) + 1 for end in ends)
+    right, left = (
+        int(min(np.ceil(min(end, 600.0) / step), most // 2 if end == np.inf else np.inf)) + 1 for end in ends
+    )
     if right + left > most + 3 or max(right, left) * step > 700:
         raise errors.PrivcalcError(f"spacing = {step!r}: the grid would need {right + left} points and reach {ends}")
     if not upper:
@@ -197,7 +207,9 @@ def _rounded_down(
 ) -> PLD:
     """Masses between lower bounds of P(L > iΔ), which fall; δ(−ε) = 1 − e^{−ε}(1 − δ_reverse(ε)) for ε > 0."""
     losses = np.asarray(step * np.arange(-reach[0], reach[1] + 1), dtype=np.float64)
-    bounds = np.array([(found.lower, found.upper) for found in (_both_sides(forward, backward, float(e)) for e in losses)])
+    bounds = np.array(
+        [(found.lower, found.upper) for found in (_both_sides(forward, backward, float(e)) for e in losses)]
+    )
     width = np.expm1(np.diff(losses))  # x·(slope) needs x only in the ratio of neighbours
     blur = 1e-14 / width
     tails = np.append(bounds[:-1, 0] + (bounds[:-1, 0] - bounds[1:, 1]) / width - blur, 0.0)

@@ -2,8 +2,8 @@
 
 That is so for bad input, too.
 
-Where standard output or error is in ASCII or Latin-1, what they lack is spelled: ``ε`` is ``epsilon``, ``≤`` is ``<=``. A stream
-that is closed swallows what is written to it.
+Where standard output or error is in ASCII or Latin-1, what they lack is spelled: ``ε`` is ``epsilon``, ``≤`` is ``<=``.
+A stream that is closed swallows what is written to it.
 """
 
 from __future__ import annotations
@@ -21,14 +21,47 @@ from typing import ParamSpec, TextIO
 
 from privcalc.errors import PrivcalcError
 
-__all__ = ["INPUT", "INTERRUPTED", "UNCONFIRMED", "WRONG", "answer", "command", "fail", "for_stream", "spelled", "verdict"]
+__all__ = [
+    "INPUT",
+    "INTERRUPTED",
+    "UNCONFIRMED",
+    "WRONG",
+    "answer",
+    "command",
+    "fail",
+    "for_stream",
+    "spelled",
+    "verdict",
+]
 
 Arguments = ParamSpec("Arguments")
 
 HANDLER = "privcalc.spelled"
 SPELLINGS = {
-    **{"≤": "<=", "≥": ">=", "≠": "!=", "≈": "~", "±": "+/-", "×": "x", "·": "*", "−": "-", "–": "-", "—": "-", "…": "..."},
-    **{"√": "sqrt ", "∞": "inf", "‖": "||", "→": "->", "←": "<-", "§": "section ", "∈": "in", "∫": "integral", "ℓ": "l"},
+    **{
+        "≤": "<=",
+        "≥": ">=",
+        "≠": "!=",
+        "≈": "~",
+        "±": "+/-",
+        "×": "x",
+        "·": "*",
+        "−": "-",
+        "–": "-",
+        "—": "-",
+        "…": "...",
+    },
+    **{
+        "√": "sqrt ",
+        "∞": "inf",
+        "‖": "||",
+        "→": "->",
+        "←": "<-",
+        "§": "section ",
+        "∈": "in",
+        "∫": "integral",
+        "ℓ": "l",
+    },
     **{"’": "'", "‘": "'", "“": '"', "”": '"', "█": "#", "²": "^2", "³": "^3", "½": "1/2", "¼": "1/4", "ᵀ": "^T"},
 }
 """What has no better name. Greek letters go by theirs; letters with accents lose them."""
@@ -127,8 +160,8 @@ def _opened(stream: TextIO | None) -> Iterator[TextIO]:
 def command(name: str) -> Callable[[Callable[Arguments, int]], Callable[Arguments, int]]:
     """Make a function that returns an exit status the main function of a command.
 
-    What cannot be encoded is spelled. Bad input, and files out of reach, end with one line and status 2; so does an answer that
-    could not be written. A reader that has left, such as ``head``, changes nothing.
+    What cannot be encoded is spelled. Bad input, and files out of reach, end with one line and status 2; so does an
+    answer that could not be written. A reader that has left, such as ``head``, changes nothing.
 
     Args:
         name: of the command, for errors.

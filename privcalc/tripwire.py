@@ -21,14 +21,15 @@ A refusal is an output, a warning is for who has the data.
 """
 
 ADVICE = (
-    "these are not Poisson samples, and ε does not hold for them. A loader that shuffles or cuts batches of one size, and a seed "
-    "that is set again in every step, do this. Toss a coin for each record in each step (ledger.poisson_batch(step) does, and "
-    "Opacus's own loader), or describe what runs: pc.FixedSizeSampled, pc.ShuffledEpoch (docs/samplers.md)"
+    "these are not Poisson samples, and ε does not hold for them. A loader that shuffles or cuts batches of one size, "
+    "and a seed that is set again in every step, do this. Toss a coin for each record in each step "
+    "(ledger.poisson_batch(step) does, and Opacus's own loader), or describe what runs: pc.FixedSizeSampled, "
+    "pc.ShuffledEpoch (docs/samplers.md)"
 )
 MANY_DRAWN = (
-    "batches: have together more than twice as many records as coins of this rate give, as if drawn at another one, and "
-    "ε does not hold for them. The rate is the probability with which one record takes part in one step, the expected batch size "
-    "over the number of records; not one over the steps, or over the records"
+    "batches: have together more than twice as many records as coins of this rate give, as if drawn at another one, "
+    "and ε does not hold for them. The rate is the probability with which one record takes part in one step, the "
+    "expected batch size over the number of records; not one over the steps, or over the records"
 )
 
 
@@ -40,10 +41,11 @@ class Sizes:
         records: how many there are, at least 1.
 
     Attributes:
-        chance: a bound of the probability that a run, however long, ever looks like this under coins: at most a of all runs
-            have a chance of at most a.
+        chance: a bound of the probability that a run, however long, ever looks like this under coins: at most a of all
+            runs have a chance of at most a.
         found: what it was found by, in words.
-        surplus: a bound, of the same kind, that all batches together ever hold so many records, which another rate explains.
+        surplus: a bound, of the same kind, that all batches together ever hold so many records, which another rate
+            explains.
     """
 
     def __init__(self, rate: float, records: int) -> None:
@@ -110,12 +112,12 @@ class Sizes:
 
 
 ROWS = (
-    "values: have as many rows as there are records in the batch, of whatever size it is: noise goes on one sum over these, of a "
-    "public shape, and not on rows, with which ε does not hold; sum over the first axis"
+    "values: have as many rows as there are records in the batch, of whatever size it is: noise goes on one sum over "
+    "these, of a public shape, and not on rows, with which ε does not hold; sum over the first axis"
 )
 FEW_BITS = (
-    "values: are a sum of type {kind}, which wraps around or is rounded by more than one record's contribution: add up in 32 "
-    "or 64 bits, such as values.sum(axis=0, dtype=...)"
+    "values: are a sum of type {kind}, which wraps around or is rounded by more than one record's contribution: add up "
+    "in 32 or 64 bits, such as values.sum(axis=0, dtype=...)"
 )
 NARROW = ("bool", "int8", "uint8", "int16", "uint16", "float16", "bfloat16")
 """Types of fewer than 32 bits: one record can move a sum in them by more than its own contribution."""
@@ -168,10 +170,10 @@ def check_sum(name: str, norm: float, *, clip_norm: float, records: int, error: 
     """
     if not norm <= 2 * clip_norm * records + error:
         raise PrivcalcError(
-            f"{name}: are longer than any sum over this batch, or over all records, of contributions of norm <= clip_norm = "
-            f"{clip_norm!r} (by so much that rounding does not explain it): clip each record's contribution before they are "
-            "added, give the norm that they were clipped to, and add what is public, such as the gradient of a penalty, after "
-            "the noise"
+            f"{name}: are longer than any sum over this batch, or over all records, of contributions of norm <= "
+            f"clip_norm = {clip_norm!r} (by so much that rounding does not explain it): clip each record's "
+            "contribution before they are added, give the norm that they were clipped to, and add what is public, such "
+            "as the gradient of a penalty, after the noise"
         )
 
 

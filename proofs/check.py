@@ -4,9 +4,9 @@
     python -m proofs.check --update gaussian.md     record that the page was read again, against the code as it is now
     python -m proofs.check --update all
 
-A page names its code after "Code:" and its tests after "Tests", as paths in backticks. ``a.py::Name`` stands for one class or
-function, so that the rest of the file may change. What is compared is the syntax tree without docstrings: comments, wording and
-layout are free.
+A page names its code after "Code:" and its tests after "Tests", as paths in backticks. ``a.py::Name`` stands for one
+class or function, so that the rest of the file may change. What is compared is the syntax tree without docstrings:
+comments, wording and layout are free.
 """
 
 from __future__ import annotations
@@ -115,7 +115,11 @@ def _plain(value: object) -> str:
         return repr(value)
     fields = []
     for name, content in ast.iter_fields(value):
-        kept = [item for item in content if not _is_text(item)] if name == "body" and isinstance(content, list) else content
+        kept = (
+            [item for item in content if not _is_text(item)]
+            if name == "body" and isinstance(content, list)
+            else content
+        )
         empty = (kept is None or kept == []) and not isinstance(value, ast.Constant)
         if not empty and name not in ("kind", "type_comment"):
             fields.append(f"{name}={_plain(kept)}")
@@ -141,7 +145,9 @@ def changed(root: Path = ROOT) -> list[str]:
     """
     record, pages = _record(root), read_pages(root)
     lines = [
-        f"proofs/{name}: is recorded as read, but is no page" for name in record if name not in {page.name for page in pages}
+        f"proofs/{name}: is recorded as read, but is no page"
+        for name in record
+        if name not in {page.name for page in pages}
     ]
     for page in pages:
         known = record.get(page.name, {})
@@ -183,7 +189,9 @@ def update(names: Sequence[str], root: Path = ROOT) -> list[str]:
 @command("proofcheck")
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m proofs.check", description="Proof pages against the code they speak of.")
+    parser = argparse.ArgumentParser(
+        prog="python -m proofs.check", description="Proof pages against the code they speak of."
+    )
     parser.add_argument("--update", nargs="+", metavar="PAGE", help='pages that were read again, or "all"')
     args = parser.parse_args(argv)
     if args.update:

@@ -22,8 +22,8 @@ def quick(cases: Iterable[Any], *kept: int) -> list[Any]:
     return [pytest.param(*case, marks=[] if i in kept else [pytest.mark.slow]) for i, case in enumerate(one)]
 
 
-# Poisson-sampled Gaussians: rate, noise multiplier, steps, δ, ε to the printed digits (contour integral in 40-digit arithmetic,
-# by an earlier, separate program).
+# Poisson-sampled Gaussians: rate, noise multiplier, steps, δ, ε to the printed digits (contour integral in 40-digit
+# arithmetic, by an earlier, separate program).
 PRINTED = [
     (0.01, 1.0, 1_000, 1e-5, "1.8282366665"),
     (0.01, 1.0, 10_000, 1e-5, "6.1877123900"),

@@ -60,6 +60,8 @@ class MadeUpSampled(Sampled):
 def name_it() -> None:
     """Where the command line and claims are to know it: in a process of its own, as others count what they know."""
     MadeUpSampled.command = Command(
-        "dice", "each record whose die of {sides} shows one", (Option("sides", int, "how many sides a die has", default=6),)
+        "dice",
+        "each record whose die of {sides} shows one",
+        (Option("sides", int, "how many sides a die has", default=6),),
     )
     MadeUpSampled.claim = Claimed("dice", "each record whose die of `batch_size` sides shows one", ("batch_size",))

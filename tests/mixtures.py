@@ -49,7 +49,9 @@ def mixture(p: Weights, q: Weights, noise: Any = NORMAL) -> Side:
         roots = [float(brentq(lambda at: gap(epsilon, at), x[i], x[i + 1], xtol=1e-14)) for i in turns]
         borders = [-math.inf, *roots, math.inf]
         signs = [bool(positive[0]), *(bool(positive[i + 1]) for i in turns)]
-        return math.fsum(mass(epsilon, low, high) for low, high, sign in zip(borders, borders[1:], signs, strict=False) if sign)
+        return math.fsum(
+            mass(epsilon, low, high) for low, high, sign in zip(borders, borders[1:], signs, strict=False) if sign
+        )
 
     return told
 
@@ -63,7 +65,9 @@ def both(p: Weights, q: Weights, side: Side, noise: Any = NORMAL) -> Side:
             return float(above * side(epsilon - math.log(above / below)))
 
         knots = sorted({*p, *q, min([*p, *q]) - 36, max([*p, *q]) + 36})
-        parts = (quad(inner, low, high, epsabs=1e-13, epsrel=1e-12, limit=400)[0] for low, high in itertools.pairwise(knots))
+        parts = (
+            quad(inner, low, high, epsabs=1e-13, epsrel=1e-12, limit=400)[0] for low, high in itertools.pairwise(knots)
+        )
         return math.fsum(parts)
 
     return told

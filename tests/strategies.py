@@ -68,7 +68,9 @@ binned = st.builds(
 samplers = st.one_of(cut, redrawn, persons, correlated) if SLOW else st.one_of(cut, correlated)
 slots = st.integers(1, 12).flatmap(lambda t: st.tuples(st.just(t), st.integers(1, 3), st.integers(1, t)))
 allocations = st.builds(
-    lambda base, slot: pc.RandomAllocation(base, slot[0], slot[1], slot[2]), st.one_of(gaussians, noises.map(pc.GDP)), slots
+    lambda base, slot: pc.RandomAllocation(base, slot[0], slot[1], slot[2]),
+    st.one_of(gaussians, noises.map(pc.GDP)),
+    slots,
 )
 made_up = st.one_of(noises.map(MadeUpNoise), st.builds(MadeUpSampled, noises.map(MadeUpNoise), st.integers(1, 30)))
 mechanisms = st.one_of(plain, sampled, samplers, made_up)

@@ -179,7 +179,13 @@ def replaced() -> Iterator[tuple[bool, pc.Run, float]]:
 def drawn() -> Iterator[tuple[bool, str, pc.Run, float, pc.Relation]]:
     """(quick, name, run, δ, relation) of other samplers."""
     noise, add = pc.Gaussian(2.0), pc.ADD_OR_REMOVE_ONE
-    yield False, "100 of 10000 with replacement, σ=2 T=1000", pc.WithReplacementSampled(noise, 100, 10_000) * 1_000, 1e-5, add
+    yield (
+        False,
+        "100 of 10000 with replacement, σ=2 T=1000",
+        pc.WithReplacementSampled(noise, 100, 10_000) * 1_000,
+        1e-5,
+        add,
+    )
     yield False, "100 of 10000, σ=2 T=1000", pc.FixedSizeSampled(noise, 100, 10_000) * 1_000, 1e-5, add
     yield True, "shuffled, σ=2 E=10", pc.ShuffledEpoch(noise) * 10, 1e-5, pc.ZERO_OUT
 

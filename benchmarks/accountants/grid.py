@@ -66,7 +66,12 @@ def draws(group: str, count: int, seed: int) -> Iterator[Draw]:
 
     kept = 0
     while kept < count:
-        noise, rate, delta, steps = log_uniform(*NOISE), log_uniform(*RATE), log_uniform(*DELTA), round(log_uniform(*STEPS))
+        noise, rate, delta, steps = (
+            log_uniform(*NOISE),
+            log_uniform(*RATE),
+            log_uniform(*DELTA),
+            round(log_uniform(*STEPS)),
+        )
         if not GROUPS[group](rate, steps):
             continue
         draw = _ask(group, noise, rate, steps, delta)
@@ -87,7 +92,8 @@ def report(found: Sequence[Draw]) -> str:
     lines = [
         f"{found[0].group}: {len(found)} runs",
         f"  relative width  {shares}; median {_quantile(widths, 0.5):.1e}, 95 % {_quantile(widths, 0.95):.1e}",
-        f"  seconds         median {_quantile(seconds, 0.5):.3g}, 95 % {_quantile(seconds, 0.95):.3g}, max {max(seconds):.3g}",
+        f"  seconds         median {_quantile(seconds, 0.5):.3g}, 95 % {_quantile(seconds, 0.95):.3g}, "
+        f"max {max(seconds):.3g}",
         "  widest",
     ]
     lines += [

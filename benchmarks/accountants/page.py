@@ -153,7 +153,10 @@ def summary(run: Json, found: dict[str, dict[str, Cell]]) -> list[str]:
             [
                 name + (" (estimate)" if name != OURS and PEERS[name].kind == "estimate" else ""),
                 *(str(len(own)), str(len(good)), number(median(cell.ratio for cell in good)) if name != OURS else "1"),
-                *(percent(median(errors)), percent(max((c.error for c in safe if math.isfinite(c.error)), default=math.nan))),
+                *(
+                    percent(median(errors)),
+                    percent(max((c.error for c in safe if math.isfinite(c.error)), default=math.nan)),
+                ),
                 f"**{count['unsafe']}**, worst {percent(min(cell.error for cell in good))}" if count["unsafe"] else "0",
                 *(str(count["failed"]), str(count["cannot"])),
                 *(number(imported + first), f"{median(memory):.0f}", f"{max(memory, default=math.nan):.0f}"),
@@ -163,14 +166,18 @@ def summary(run: Json, found: dict[str, dict[str, Cell]]) -> list[str]:
     lines += [f"{name}: not installed: {reason}.\n" for name, reason in run["missing"].items()]
     for later in run.get("added", []):
         where = ", ".join(later["families"])
-        lines += [f"{name}: not installed for what was added ({where}): {why}.\n" for name, why in later["missing"].items()]
+        lines += [
+            f"{name}: not installed for what was added ({where}): {why}.\n" for name, why in later["missing"].items()
+        ]
     passing = [f"{name} ({peer.passes_on})" for name, peer in PEERS.items() if peer.passes_on and name in found]
     if passing:
         lines.append(f"Passing on another's ε, and so asked for that less often: {', '.join(passing)}.")
     return [
         *lines,
-        "Cold: importing, and the median first call. Worst: of claims that hold. Memory: peak of one question, median and most.",
-        "Failed: an exception, no finite number, or out of time. Cannot say: refused as outside what the accountant knows.\n",
+        "Cold: importing, and the median first call. Worst: of claims that hold. Memory: peak of one question, "
+        "median and most.",
+        "Failed: an exception, no finite number, or out of time. Cannot say: "
+        "refused as outside what the accountant knows.\n",
     ]
 
 
@@ -230,15 +237,21 @@ def failures(found: dict[str, dict[str, Cell]]) -> list[str]:
     """Why there was no finite number, and how often."""
     body = []
     for name, theirs in found.items():
-        reasons = [cell.found.get("failed", f"ε = {cell.value}") for cell in theirs.values() if cell.outcome == "failed"]
-        body += [[name, str(reasons.count(reason)), reason.replace("|", "/")[:120]] for reason in dict.fromkeys(reasons)]
+        reasons = [
+            cell.found.get("failed", f"ε = {cell.value}") for cell in theirs.values() if cell.outcome == "failed"
+        ]
+        body += [
+            [name, str(reasons.count(reason)), reason.replace("|", "/")[:120]] for reason in dict.fromkeys(reasons)
+        ]
     return rows(["accountant", "times", "what"], body) if body else ["Nothing in this run.\n"]
 
 
 def table(found: dict[str, dict[str, Cell]], mine: list[Case], run: Json) -> list[str]:
     """One family: error and seconds of everyone; the truth in the second column."""
     names = [
-        name for name in found if any(case.key in found[name] and found[name][case.key].outcome != "cannot" for case in mine)
+        name
+        for name in found
+        if any(case.key in found[name] and found[name][case.key].outcome != "cannot" for case in mine)
     ]
     body = []
     for case in mine:

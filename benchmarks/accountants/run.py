@@ -1,11 +1,11 @@
 """Every installed accountant beside ours: ``python -m benchmarks.accountants``.
 
-The questions of ``benchmarks.accountants.cases`` go to each accountant of ``privcalc.peers`` in a process of its own, with one
-thread, and to a rigorous route for the truth. Seconds are those of the processor, which other work on the machine hardly
-changes, and all accountants are asked one case after another: compare them within a case. ``--out FILE.json`` keeps what was
-found after every answer, so that a run that was stopped goes on, and writes the results page FILE.md beside it; ``--add`` asks
-what the file does not have, by families, with what is installed now. With ``--grid N`` instead: width and time of our answers on
-random runs.
+The questions of ``benchmarks.accountants.cases`` go to each accountant of ``privcalc.peers`` in a process of its own,
+with one thread, and to a rigorous route for the truth. Seconds are those of the processor, which other work on the
+machine hardly changes, and all accountants are asked one case after another: compare them within a case.
+``--out FILE.json`` keeps what was found after every answer, so that a run that was stopped goes on, and writes the
+results page FILE.md beside it; ``--add`` asks what the file does not have, by families, with what is installed now.
+With ``--grid N`` instead: width and time of our answers on random runs.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ from privcalc.terminal import command
 
 Json = dict[str, Any]
 LIMIT, QUICK_LIMIT = 30.0, 5.0  # processor seconds for one question
-IMPORT = "import sys, time; t = time.process_time(); [__import__(m) for m in sys.argv[1:]]; print(time.process_time() - t)"
+IMPORT = (
+    "import sys, time; t = time.process_time(); [__import__(m) for m in sys.argv[1:]]; print(time.process_time() - t)"
+)
 GROWING = {"entries", "steps"}  # whose cases grow: after one that took too long, the rest is not asked
 
 
@@ -53,7 +55,8 @@ def versions() -> dict[str, str]:
 def started(quick: bool, names: Sequence[str], path: Path | None, *, add: bool = False) -> Json:
     """An empty run, or the one in the file if it was made with the same versions and settings.
 
-    With ``add`` versions may differ from those of the families that the file has: they are kept for those that are added.
+    With ``add`` versions may differ from those of the families that the file has: they are kept for those that are
+    added.
     """
     setup = {"quick": quick, "limit": QUICK_LIMIT if quick else LIMIT, "names": list(names), "versions": versions()}
     if path is not None and path.exists():
@@ -107,14 +110,18 @@ def imported(name: str, repeats: int) -> float:
     """Median processor seconds of the import in a fresh interpreter."""
     modules = ("privcalc",) if name == OURS else PEERS[name].modules
     command = [sys.executable, "-W", "ignore", "-c", IMPORT, *modules]
-    times = [subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()[-1] for _ in range(repeats)]
+    times = [
+        subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()[-1] for _ in range(repeats)
+    ]
     return statistics.median(map(float, times))
 
 
 def evenly(asked: Sequence[Case]) -> list[Case]:
     """The quick ones first, then all families side by side, so that a run that was stopped has some of each."""
     families = {family: [case for case in asked if case.family == family] for family in {case.family for case in asked}}
-    return sorted(asked, key=lambda case: (not case.quick, families[case.family].index(case) / len(families[case.family])))
+    return sorted(
+        asked, key=lambda case: (not case.quick, families[case.family].index(case) / len(families[case.family]))
+    )
 
 
 def answers(run: Json, names: Sequence[str]) -> Generator[str, None, None]:
@@ -143,8 +150,16 @@ def answers(run: Json, names: Sequence[str]) -> Generator[str, None, None]:
                     kept[case.key] = {"failed": "not asked: a smaller one took too long", "late": True}
                 else:
                     kept[case.key] = worker.ask(case, setup["limit"])
-                if name == TRUTH and "low" not in kept[case.key] and "value" in (mine := run["answers"][OURS][case.key]):
-                    kept[case.key] |= {"low": mine.get("lower", mine["value"]), "high": mine["value"], "source": "engine"}
+                if (
+                    name == TRUTH
+                    and "low" not in kept[case.key]
+                    and "value" in (mine := run["answers"][OURS][case.key])
+                ):
+                    kept[case.key] |= {
+                        "low": mine.get("lower", mine["value"]),
+                        "high": mine["value"],
+                        "source": "engine",
+                    }
                 yield f"{case.key}: {name}"
     finally:
         for worker in workers.values():
@@ -187,11 +202,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Ask everyone, or draw the grid; returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.accountants", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a dozen cases, under three minutes")
-    parser.add_argument("--peers", nargs="*", choices=list(PEERS), metavar="NAME", help=f"only these of {', '.join(PEERS)}")
-    parser.add_argument("--grid", type=int, metavar="N", help="instead: N random runs of each of two groups, ours alone")
+    parser.add_argument(
+        "--peers", nargs="*", choices=list(PEERS), metavar="NAME", help=f"only these of {', '.join(PEERS)}"
+    )
+    parser.add_argument(
+        "--grid", type=int, metavar="N", help="instead: N random runs of each of two groups, ours alone"
+    )
     parser.add_argument("--seed", type=int, default=0, help="of the random runs (default 0)")
     parser.add_argument(
-        "--out", type=Path, metavar="FILE.json", help="where to keep what was found, and FILE.md; goes on if it is there"
+        "--out",
+        type=Path,
+        metavar="FILE.json",
+        help="where to keep what was found, and FILE.md; goes on if it is there",
     )
     parser.add_argument(
         "--minutes", type=float, default=30.0, help="stop after so many (default 30); with --out the next run goes on"

@@ -1,7 +1,8 @@
 """One accountant in a process of its own, asked by the benchmark: ``python -m benchmarks.accountants.worker NAME``.
 
-The process imports the accountant once and then forks for every question, so that nothing is remembered between questions, peak
-memory is that of one question, and a hang or a crash ends that question alone. Lines of JSON in, lines of JSON out.
+The process imports the accountant once and then forks for every question, so that nothing is remembered between
+questions, peak memory is that of one question, and a hang or a crash ends that question alone. Lines of JSON in, lines
+of JSON out.
 """
 
 from __future__ import annotations
@@ -37,7 +38,11 @@ from privcalc.peers import PEERS, Question
 Json = dict[str, Any]
 OURS, TRUTH = "privcalc", "truth"
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS", "RAYON_NUM_THREADS")
-REPEATS, PATIENCE, MEMORY = 1000, 0.1, 8 << 30  # warm calls at most; seconds for them; bytes that one question may allocate
+REPEATS, PATIENCE, MEMORY = (
+    1000,
+    0.1,
+    8 << 30,
+)  # warm calls at most; seconds for them; bytes that one question may allocate
 BINS = 2000
 MARGINS = (0.0, 1e-10, 1e-8, 1e-6, 1e-4, 1e-2)
 
@@ -166,7 +171,8 @@ def load(name: str) -> Callable[[Question], Json]:
 def measured(ask: Callable[[Question], Json], question: Question, repeats: int) -> Json:
     """The answer, processor seconds of the first call and the mean of more, and the peak memory.
 
-    The processor's clock may tick only every few milliseconds: short calls are repeated until they have taken a while together.
+    The processor's clock may tick only every few milliseconds: short calls are repeated until they have taken a while
+    together.
     """
     start = time.process_time()
     found = ask(question)

@@ -2,7 +2,8 @@
 
 Writes ``results/census.md`` and a picture, in two minutes.
 
-Every number that goes in is in ``persons.json``, with a quotation and an address; what could not be read is "not stated" there.
+Every number that goes in is in ``persons.json``, with a quotation and an address; what could not be read is "not
+stated" there.
 """
 
 from __future__ import annotations
@@ -44,7 +45,9 @@ def variances(document: Mapping[str, Any]) -> dict[str, list[Fraction]]:
     for level, share in shares.items():
         parts = [Fraction(part) for part in document["queries"][level]["value"].values()]
         if sum(parts) != 1 or sum(shares.values()) != 1:
-            raise pc.PrivcalcError(f"level = {level!r}: the shares add up to {sum(parts)} and {sum(shares.values())}, not to 1")
+            raise pc.PrivcalcError(
+                f"level = {level!r}: the shares add up to {sum(parts)} and {sum(shares.values())}, not to 1"
+            )
         found[level] = [Fraction(document["global_scale"]["value"]) ** 2 / (share * part) for part in parts]
     return found
 
@@ -148,11 +151,16 @@ def conversions(document: Mapping[str, Any]) -> list[list[object]]:
     rows: list[list[object]] = []
     for each in document["published"]:
         rho, epsilon, delta = each["rho"], each["epsilon"], each["delta"]
-        ranges = {kind: [conversion(rho + step, delta) for step in (-0.005, 0.005)] for kind, conversion in CONVERSIONS.items()}
+        ranges = {
+            kind: [conversion(rho + step, delta) for step in (-0.005, 0.005)]
+            for kind, conversion in CONVERSIONS.items()
+        }
         agree = [kind for kind, (low, high) in ranges.items() if low <= epsilon + 0.005 and epsilon - 0.005 <= high]
         factor = least(partial(_converts, rho + 0.005, epsilon - 0.005, delta))  # whatever was rounded
         told = [f"{low:.2f} to {high:.2f}" for low, high in ranges.values()]
-        rows.append([each["name"], rho, epsilon, *told, " and ".join(agree) or "neither", f"{100 * (1 - factor):.1f} %"])
+        rows.append(
+            [each["name"], rho, epsilon, *told, " and ".join(agree) or "neither", f"{100 * (1 - factor):.1f} %"]
+        )
     return rows
 
 
@@ -160,7 +168,12 @@ HEAD = ("level", "queries", "σ", "ρ", "ε, exact", "tight", "unused", "to save
 
 
 def _row(row: Mapping[str, Any]) -> list[object]:
-    found: list[object] = [row["level"], row["queries"], f"{row['least']:.2f} to {row['largest']:.2f}", f"{row['rho']:.4f}"]
+    found: list[object] = [
+        row["level"],
+        row["queries"],
+        f"{row['least']:.2f} to {row['largest']:.2f}",
+        f"{row['rho']:.4f}",
+    ]
     found.append(f"{downward(row['lower'], '.6g')} to {upward(row['upper'], '.6g')}")
     for kind in CONVERSIONS:
         unused, saved = 1 - row["upper"] / row[kind], 1 - row[f"{kind} factor"]
@@ -168,15 +181,25 @@ def _row(row: Mapping[str, Any]) -> list[object]:
     return found
 
 
-def page(document: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], certificate: pc.Certificate, proof: pc.Proof) -> str:
+def page(
+    document: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], certificate: pc.Certificate, proof: pc.Proof
+) -> str:
     """The page."""
     delta, last = document["delta"]["value"], rows[-1]
     sources: list[tuple[str, object, list[Json]]] = [("name", document["name"], [])]
-    sources += [(name, document[name]["value"], document[name]["sources"]) for name in ("global_scale", "delta", "mechanism")]
-    sources += [(name, document[name]["value"], document[name]["sources"]) for name in ("variance", "neighbours", "spine")]
+    sources += [
+        (name, document[name]["value"], document[name]["sources"]) for name in ("global_scale", "delta", "mechanism")
+    ]
+    sources += [
+        (name, document[name]["value"], document[name]["sources"]) for name in ("variance", "neighbours", "spine")
+    ]
     sources += [("shares of levels", _said(document["shares"]["value"]), document["shares"]["sources"])]
-    sources += [(f"queries, {level}", _said(found["value"]), found["sources"]) for level, found in document["queries"].items()]
-    sources += [(f"{one['name']}: ρ, ε", f"{one['rho']}, {one['epsilon']}", one["sources"]) for one in document["published"]]
+    sources += [
+        (f"queries, {level}", _said(found["value"]), found["sources"]) for level, found in document["queries"].items()
+    ]
+    sources += [
+        (f"{one['name']}: ρ, ε", f"{one['rho']}, {one['epsilon']}", one["sources"]) for one in document["published"]
+    ]
     found = [
         "# The 2020 Census: how much noise its guarantee needs",
         "",
@@ -192,17 +215,24 @@ def page(document: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], certifi
         "",
         "![Less variance at the same ε, by level](figures/census.png)",
         "",
-        "*What was computed.* A query is a histogram: a record that is changed leaves one count and enters another, so two",
-        "counts move by one, each with noise of its own, N_Z(0, σ²). The worst pair of records differs in everything, in every",
+        "*What was computed.* A query is a histogram: a record that is changed leaves one count and enters another, "
+        "so two",
+        "counts move by one, each with noise of its own, N_Z(0, σ²). The worst pair of records differs in everything, "
+        "in every",
         "level, and the run is two uses of each discrete Gaussian; it dominates all other pairs, and occurs",
-        "([discrete_gaussian.md](../proofs/discrete_gaussian.md)). So both ends are proved of what is quoted, up to the rounding",
-        "of σ to a double. *Tight* and *simple* are the ε of ρ by the Bureau's program (Canonne, Kamath and Steinke 2020) and",
-        "by ρ + 2√(ρ log(1/δ)); *unused* is how much less ε is, and *to save* how much less variance in all queries would do",
+        "([discrete_gaussian.md](../proofs/discrete_gaussian.md)). So both ends are proved of what is quoted, "
+        "up to the rounding",
+        "of σ to a double. *Tight* and *simple* are the ε of ρ by the Bureau's program (Canonne, "
+        "Kamath and Steinke 2020) and",
+        "by ρ + 2√(ρ log(1/δ)); *unused* is how much less ε is, "
+        "and *to save* how much less variance in all queries would do",
         "for that ε: in thousandths, by the upper end. A row of a level is about that level's queries alone.",
         "",
         f"*Certified:* {certificate.guarantee}, by `privcalc.certify`; hash `{certificate.document['hash'][:16]}…`.",
-        f"*In ball arithmetic* ε ≤ {upward(proof.epsilon, '.6g')} is {proof.verdict}, where of each query only is used that",
-        "a record moves it by √2; a ball proof of different discrete Gaussians there is not. *Another integral* (the transform",
+        f"*In ball arithmetic* ε ≤ {upward(proof.epsilon, '.6g')} is {proof.verdict}, "
+        "where of each query only is used that",
+        "a record moves it by √2; a ball proof of different discrete Gaussians there is not. "
+        "*Another integral* (the transform",
         "by Poisson's summation formula, in 30 digits, which shares no code) has δ(ε) = 10⁻¹⁰ inside the enclosure:",
         "`tests/benchmarks/test_census.py`.",
         "",
@@ -213,35 +243,47 @@ def page(document: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], certifi
         found += [f"* {one['name']}: " + "; ".join(f"{quoted(s['quote'])} ({s['address']})" for s in one["sources"])]
     found += [
         "",
-        "Both papers were read as far as their abstracts: the δ, levels and allocations of the first and the numbers of the",
+        "Both papers were read as far as their abstracts: the δ, "
+        "levels and allocations of the first and the numbers of the",
         "second are not stated here. The first's two ranges are near what is unused, and to save, beside the *simple*",
         "conversion; beside the one that gave the published 17.14, less than half of that is left.",
         "",
         "## The published conversions, and the DHC",
         "",
-        "Allocations of the DHC and of housing units by level and query could not be read: not stated. What can be checked of",
-        "them is which conversion of ρ gives the published ε, for every ρ that rounds to the printed one; and how much variance",
-        "that ε does not need whatever the allocation is: with all variances divided by a number, ρ is multiplied by it.",
+        "Allocations of the DHC and of housing units by level and query could not be read: not stated. "
+        "What can be checked of",
+        "them is which conversion of ρ gives the published ε, for every ρ that rounds to the printed one; "
+        "and how much variance",
+        "that ε does not need whatever the allocation is: with all variances divided by a number, "
+        "ρ is multiplied by it.",
         *table(["what", "ρ", "published ε", *CONVERSIONS, "given by", "to save, at least"], conversions(document)),
         "",
-        "The registry's record gives 15.29 as the DHC's global ρ, where its two parts add up to 12.66: what else there is, it",
+        "The registry's record gives 15.29 as the DHC's global ρ, where its two parts add up to 12.66: "
+        "what else there is, it",
         "does not state.",
         "",
         "## What this does not say",
         "",
-        "* *Invariants.* State totals, housing units and group quarters were published without noise; no ε covers them.",
-        "* *The optimised spine.* Where it skips a level, shares may be merged: where, is not stated; the sum of ρ stays.",
+        "* *Invariants.* State totals, housing units and group quarters were published without noise; "
+        "no ε covers them.",
+        "* *The optimised spine.* Where it skips a level, shares may be merged: where, is not stated; "
+        "the sum of ρ stays.",
         "* *One record is one person's answers.* Post-processing costs nothing and is not looked at.",
         "* That other noise would have been better for the data's users: utility is theirs to judge.",
         "",
         "## Sources",
-        *table(["parameter", "value", "where it is stated"], [[name, value, _links(given)] for name, value, given in sources]),
+        *table(
+            ["parameter", "value", "where it is stated"],
+            [[name, value, _links(given)] for name, value, given in sources],
+        ),
     ]
     return "\n".join(found) + "\n"
 
 
 def _links(sources: Sequence[Mapping[str, str]]) -> str:
-    return "; ".join(f"{quoted(source['quote'])} [{host(source['address'])}]({source['address']})" for source in sources)
+    return "; ".join(
+        f"{quoted(source['quote'])} [{host(source['address'])}]({source['address']})" for source in sources
+    )
 
 
 def _said(values: Mapping[str, str]) -> str:

@@ -47,11 +47,17 @@ def section(verdict: Verdict) -> str:
     lines += ["\n| parameter | value | where it is stated |", "|---|---|---|"]
     for name in PARAMETERS:
         stated = claim.document[name]
-        sources = "; ".join(f"{quoted(each['quote'])} [{host(each['address'])}]({each['address']})" for each in stated["sources"])
+        sources = "; ".join(
+            f"{quoted(each['quote'])} [{host(each['address'])}]({each['address']})" for each in stated["sources"]
+        )
         value = " or ".join(map(str, claim.values(name))) or OPEN
         lines.append(f"| {name.replace('_', ' ')} | {cell(value)} | {sources} |")
     for title in ("assumptions", "evidence"):
-        lines += [f"\n{title.capitalize()}:\n", *(f"* {text}" for text in claim.document[title])] if claim.document[title] else []
+        lines += (
+            [f"\n{title.capitalize()}:\n", *(f"* {text}" for text in claim.document[title])]
+            if claim.document[title]
+            else []
+        )
     return "\n".join(lines) + "\n"
 
 

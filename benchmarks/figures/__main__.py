@@ -50,7 +50,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             folder.mkdir(parents=True, exist_ok=True)
             if not args.draw:
                 rows: Rows = figure.run(Given(args.images, args.texts, args.device, args.seeds or figure.seeds))
-                write_whole(stored, "[\n" + ",\n".join(json.dumps(dict(row), ensure_ascii=False) for row in rows) + "\n]\n")
+                write_whole(
+                    stored, "[\n" + ",\n".join(json.dumps(dict(row), ensure_ascii=False) for row in rows) + "\n]\n"
+                )
             rows = json.loads(read_whole(stored))
         except (pc.PrivcalcError, OSError, json.JSONDecodeError) as error:
             parser.exit(2, f"{parser.prog}: {name}: {error}\n")

@@ -73,8 +73,8 @@ def largest_auc(run: pc.Run, points: int = 400) -> float:
 def largest_swap(run: pc.Run) -> float:
     """The largest expected AUC of scores that one model gives its members and other records, if both are drawn alike.
 
-    Swapping a member and another record is replacing one record. It turns a pair that is ranked rightly into one that is not:
-    AUC − (1 − AUC) is at most the advantage under replace-one.
+    Swapping a member and another record is replacing one record. It turns a pair that is ranked rightly into one that
+    is not: AUC − (1 − AUC) is at most the advantage under replace-one.
 
     Example:
         >>> print(f"{largest_swap(pc.Gaussian(noise_multiplier=1.0) * 1):.4f}")    # Φ(1)
@@ -192,11 +192,14 @@ def tell(rows: Rows) -> str:
             gains = {f"{level:g}": [a - b for a, b in zip(base, own[level], strict=True)] for level in levels}
             sides.append(f"{name}: {where(gains)}")
         text += f"- {method}, accuracy beside Only-Public at ε: {'. '.join(sides)}.\n"
-    worst = max(((name, method, level) for name, level in points for method in COMPARED), key=lambda key: means["auc", *key])
+    worst = max(
+        ((name, method, level) for name, level in points for method in COMPARED), key=lambda key: means["auc", *key]
+    )
     bound = values(rows, "swap", source=worst[0], epsilon=worst[2])[0]
     text += (
-        f"- The attack's largest mean AUC against a private learner is {means['auc', *worst]:.3f} ({worst[1]}, {worst[0]}, ε = "
-        f"{worst[2]:g}); certified is at most {bound:.3f}. Against training on all records without privacy: "
+        f"- The attack's largest mean AUC against a private learner is {means['auc', *worst]:.3f} ({worst[1]}, "
+        f"{worst[0]}, ε = {worst[2]:g}); certified is at most {bound:.3f}. "
+        "Against training on all records without privacy: "
         + ", ".join(f"{np.mean(values(rows, 'auc', source=name, method=PARAGON)):.3f} ({name})" for name in names)
         + "; against Only-Public, which saw no member, "
         + ", ".join(f"{np.mean(values(rows, 'auc', source=name, method=ONLY)):.3f} ({name})" for name in names)
@@ -207,7 +210,8 @@ def tell(rows: Rows) -> str:
     for what, title in (("error", "Test error"), ("auc", "AUC of the attack")):
         for name in names:
             lines = [
-                [method, show(values(rows, what, source=name, method=method))] + [""] * len(levels) for method in (ONLY, PARAGON)
+                [method, show(values(rows, what, source=name, method=method))] + [""] * len(levels)
+                for method in (ONLY, PARAGON)
             ]
             for method in COMPARED:
                 cells = [show(values(rows, what, source=name, method=method, epsilon=level)) for level in levels]
@@ -243,8 +247,8 @@ FIGURES = (
     Figure(
         "adamix-1",
         "Figure 1 of the AdaMix paper: error, ε and a membership attack",
-        "on MIT-67 with ResNet-50, AdaMix has the smallest error at every ε and gains on Only-Public at all; under an attack "
-        "the algorithms sort in the same way, AdaMix has the best trade-off (Golatkar et al. 2022, §4.1).",
+        "on MIT-67 with ResNet-50, AdaMix has the smallest error at every ε and gains on Only-Public at all; under an "
+        "attack the algorithms sort in the same way, AdaMix has the best trade-off (Golatkar et al. 2022, §4.1).",
         5,
         compute,
         draw,

@@ -53,7 +53,9 @@ def _runs(given: Given) -> Iterator[dict[str, Any]]:
 def sorted_losses(task: Task, method: str, seed: int, device: str) -> list[float]:
     """Realised ε of records that play the private part, ascending, at :data:`SHARES`; at most the certified one."""
     public = tuple(task.public) if METHODS[method].public == "labelled" else ()
-    model = METHODS[method].make(task, EPSILON, seed, device).fit(task.private.X, task.private.y, *public, norms_every=1)
+    model = (
+        METHODS[method].make(task, EPSILON, seed, device).fit(task.private.X, task.private.y, *public, norms_every=1)
+    )
     assert model.losses_ is not None
     return [round(float(one), 4) for one in model.losses_.quantiles(DELTA, SHARES)]
 
@@ -94,7 +96,9 @@ def _shift(given: Given) -> Iterator[dict[str, Any]]:
 
 
 def _errors(rows: Rows, domain: str, method: str, epsilon: float | None) -> list[float]:
-    return values([row for row in rows if row["panel"] == "shift"], "error", public=domain, method=method, epsilon=epsilon)
+    return values(
+        [row for row in rows if row["panel"] == "shift"], "error", public=domain, method=method, epsilon=epsilon
+    )
 
 
 def _losses(rows: Rows, name: str, method: str) -> list[list[float]]:
@@ -117,7 +121,13 @@ def draw(rows: Rows) -> Picture:
     levels = sorted(level for level in distinct(rows, "epsilon") if level)
     for domain, colors in ((SAME, ("purple", "violet")), (OTHER, ("tab:blue", "tab:cyan"))):
         for method, color in zip(SHIFTED[1:], colors, strict=True):
-            band(right, levels, [_errors(rows, domain, method, level) for level in levels], f"{method}, public: {domain}", color)
+            band(
+                right,
+                levels,
+                [_errors(rows, domain, method, level) for level in levels],
+                f"{method}, public: {domain}",
+                color,
+            )
         only = float(np.mean(_errors(rows, domain, ONLY, None)))
         right.axhline(only, color=colors[0], linestyle="--", linewidth=0.8, label=f"{ONLY}: {domain}")
     band(right, levels, [_errors(rows, OTHER, ALONE, level) for level in levels], "Fully-Private", "tab:gray")
@@ -199,8 +209,8 @@ FIGURES = (
         "adamix-3",
         "Figure 3 of the AdaMix paper: ε of single records, and another domain",
         "at ε = 3 the ε of most samples is close to 3 with AdaMix, further from it with fully private training; with "
-        "public images of another domain AdaMix is far better than these alone, and near the limit without privacy at large ε "
-        "(Golatkar et al. 2022, §4.1).",
+        "public images of another domain AdaMix is far better than these alone, and near the limit without privacy at "
+        "large ε (Golatkar et al. 2022, §4.1).",
         5,
         compute,
         draw,

@@ -51,7 +51,9 @@ def draw(rows: Rows) -> Picture:
             band(axes, noises, runs, learner, f"C{number}")
         steps = [values(rows, "steps", noise=noise)[0] for noise in noises]
         axes.set(title=name, xscale="log", xlabel="noise multiplier σ (steps T)", ylabel="test accuracy")
-        axes.set_xticks(noises, [f"{noise:g}\n({number:,})" for noise, number in zip(noises, steps, strict=True)], minor=False)
+        axes.set_xticks(
+            noises, [f"{noise:g}\n({number:,})" for noise, number in zip(noises, steps, strict=True)], minor=False
+        )
         axes.minorticks_off()
         axes.legend(fontsize="x-small")
     return picture
@@ -73,8 +75,9 @@ def tell(rows: Rows) -> str:
     head = ["source, learner", *(f"σ = {noise:g}, T = {values(rows, 'steps', noise=noise)[0]:,}" for noise in noises)]
     head.append("last − first")
     return (
-        f"**Found:** σ = {noises[-1]:g} beside σ = {noises[0]:g}, seed by seed: {where(gains)}. The largest mean accuracy is "
-        f"at σ = {', '.join(rises)}.\n\n{NOTE.format(seeds=seeds(rows), clearly=CLEARLY)}{table(head, lines)}\n"
+        f"**Found:** σ = {noises[-1]:g} beside σ = {noises[0]:g}, seed by seed: {where(gains)}. The largest mean "
+        "accuracy is at σ = "
+        f"{', '.join(rises)}.\n\n{NOTE.format(seeds=seeds(rows), clearly=CLEARLY)}{table(head, lines)}\n"
     )
 
 
@@ -89,8 +92,8 @@ FIGURES = (
     Figure(
         "adamix-8",
         "Figure 8 of the AdaMix paper: more noise, more steps",
-        "at ε = 3 on several datasets, a larger σ gives better accuracy with NGD and AdaMix, and needs more steps (Golatkar et "
-        "al. 2022, §A.3).",
+        "at ε = 3 on several datasets, a larger σ gives better accuracy with NGD and AdaMix, and needs more steps "
+        "(Golatkar et al. 2022, §A.3).",
         5,
         compute,
         draw,

@@ -41,11 +41,12 @@ def tell(rows: Rows) -> str:
     at = [row for row in rows if row["quantile"] == 0.9]
     found = " ".join(curves.beside(at, name, "NGD", "quantile", "quantile") for name in list(PARTS)[1:])
     return (
-        f"**Found:** {found}\n\n1,000 private and 200 labelled public records, ε = {EPSILON:g}, δ = 1e-5, {FULL['steps']} "
-        "steps at full batch, all from the same public start, with public gradients. NGD clips at 1, above nearly all gradients; "
-        "the others at a quantile of the public gradients' norms, whose step grows as it falls, up to what is stable "
-        "(proofs/noisy_gd.md). Which quantile is best was seen on test records: chosen on private ones it has to be paid for. "
-        f"Means and 95 % Student intervals over {seeds(rows)} seeds. {CLEARLY}\n\n{curves.tables(rows, 'quantile', 'quantile')}"
+        f"**Found:** {found}\n\n1,000 private and 200 labelled public records, ε = {EPSILON:g}, δ = 1e-5, "
+        f"{FULL['steps']} steps at full batch, all from the same public start, with public gradients. NGD clips at 1, "
+        "above nearly all gradients; the others at a quantile of the public gradients' norms, whose step grows as it "
+        "falls, up to what is stable (proofs/noisy_gd.md). Which quantile is best was seen on test records: chosen on "
+        f"private ones it has to be paid for. Means and 95 % Student intervals over {seeds(rows)} seeds. "
+        f"{CLEARLY}\n\n{curves.tables(rows, 'quantile', 'quantile')}"
     )
 
 
@@ -53,8 +54,8 @@ FIGURES = (
     Figure(
         "adamix-5",
         "Figures 5 and 7 of the AdaMix paper: its parts, and the percentile of the clip norm",
-        "adaptive clipping improves more on noisy gradient descent than the projection does, both together are best on six data "
-        "sets; the 75th percentile is better than the 90th on two of them (Golatkar et al. 2022, §§A.1, A.2).",
+        "adaptive clipping improves more on noisy gradient descent than the projection does, both together are best on "
+        "six data sets; the 75th percentile is better than the 90th on two of them (Golatkar et al. 2022, §§A.1, A.2).",
         3,
         compute,
         lambda rows: curves.draw(rows, "quantile", "quantile of public gradient norms"),

@@ -144,19 +144,22 @@ def tell(rows: Rows) -> str:
     for name in distinct(rows, "source"):
         for learner in LEARNERS:
             own, chance = (
-                np.array(values(rows, "errors", source=name, learner=learner, subspace=one)) for one in (learner, RANDOM)
+                np.array(values(rows, "errors", source=name, learner=learner, subspace=one))
+                for one in (learner, RANDOM)
             )
             width = max(values(rows, "dimension", source=name, learner=learner))
             ratio = (chance.mean(axis=1) / np.maximum(own.mean(axis=1), 1e-12)).tolist()
             ratios.append((float(np.mean(ratio)), f"{name}, {learner}, P = {width}"))
             parts = (own[:, :1], own, own[:, -1:], chance)
-            lines.append([f"{name}, {learner}", str(width), *(show(part.mean(axis=1).tolist()) for part in parts), show(ratio)])
+            lines.append(
+                [f"{name}, {learner}", str(width), *(show(part.mean(axis=1).tolist()) for part in parts), show(ratio)]
+            )
     head = ["source, subspace", "P", "first step", "all steps", "last step", "random, all steps", "random / ours"]
     twice = sum(ratio > 2 for ratio, _ in ratios)
     found = ", ".join(f"{ratio:.2f} ({what})" for ratio, what in ratios)
     return (
-        f"**Found:** the random subspace's error over that of ours is {found}: more than twice in {twice} of {len(ratios)} cases."
-        f"\n\n{NOTE.format(seeds=seeds(rows), wide=WIDE)}{table(head, lines)}\n"
+        f"**Found:** the random subspace's error over that of ours is {found}: more than twice in {twice} of "
+        f"{len(ratios)} cases.\n\n{NOTE.format(seeds=seeds(rows), wide=WIDE)}{table(head, lines)}\n"
     )
 
 
@@ -173,8 +176,8 @@ FIGURES = (
     Figure(
         "adamix-6",
         "Figure 6 of the AdaMix paper: reconstruction of the private gradient",
-        "projecting the private gradient on a random subspace has generally more than twice the error of projecting it on the "
-        "subspace of the public gradients (Golatkar et al. 2022, §A.1).",
+        "projecting the private gradient on a random subspace has generally more than twice the error of projecting it "
+        "on the subspace of the public gradients (Golatkar et al. 2022, §A.1).",
         5,
         compute,
         draw,

@@ -26,7 +26,13 @@ def draw(rows: Rows, x: str, label: str, y: str = "accuracy", title: str = "test
         for number, learner in enumerate(distinct(rows, "learner")):
             points = sorted({row[x] for row in own if row["learner"] == learner})
             if points:
-                band(axes, points, [values(own, y, learner=learner, **{x: point}) for point in points], learner, f"C{number}")
+                band(
+                    axes,
+                    points,
+                    [values(own, y, learner=learner, **{x: point}) for point in points],
+                    learner,
+                    f"C{number}",
+                )
         every = sorted(distinct(own, x))
         axes.set(title=name, xscale="log", xlabel=label, ylabel=title)
         axes.set_xticks(every, [f"{point:g}" for point in every], minor=False)

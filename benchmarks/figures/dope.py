@@ -1,7 +1,7 @@
 """DOPE-SGD paper, Figures 2, 4 and 5: a small convolutional network on Fashion-MNIST pixels; ensembles of iterates.
 
-Figure 2 shows the cosine of the noisy gradient with the true one over steps. The true gradient of private records must not
-leave: here all records are public, and some only play the private part.
+Figure 2 shows the cosine of the noisy gradient with the true one over steps. The true gradient of private records must
+not leave: here all records are public, and some only play the private part.
 """
 
 from __future__ import annotations
@@ -91,19 +91,32 @@ def train(method: str, parts: Sequence[Data], seed: int, device: str = "cpu") ->
     classes = list(range(10))
     options: dict[str, Any] = {
         **{"classes": classes, "epsilon": EPSILON, "delta": DELTA, "steps": STEPS, "sample_rate": RATE, "seed": seed},
-        **{"records": len(private.y), "clip_norm": CLIP_NORM, "learning_rate": 0.1, "model": small_network, "device": device},
+        **{
+            "records": len(private.y),
+            "clip_norm": CLIP_NORM,
+            "learning_rate": 0.1,
+            "model": small_network,
+            "device": device,
+        },
         **{"augment": shift_and_flip, "ensemble": max(ENSEMBLES), "public_batch": 250, "public_steps": 50},
         **METHODS[method],
     }
-    model = Watched(**options, truth=(as_features(private.X[:TRUE], device), as_labels(private.y[:TRUE], classes, device)))
+    model = Watched(
+        **options, truth=(as_features(private.X[:TRUE], device), as_labels(private.y[:TRUE], classes, device))
+    )
     extra, _ = shift_and_flip(torch.from_numpy(public.X), torch.empty(0), torch.Generator().manual_seed(seed))
-    return model.fit(private.X, private.y, np.concatenate([public.X, extra.numpy()]), np.concatenate([public.y, public.y]))
+    return model.fit(
+        private.X, private.y, np.concatenate([public.X, extra.numpy()]), np.concatenate([public.y, public.y])
+    )
 
 
 def runs(given: Given, methods: Sequence[str]) -> Iterator[tuple[str, int, Watched, Data]]:
     """Method, seed, the trained model, and test records."""
     images, tests = given.pixels()
-    parts, test = [_scaled(part) for part in split(images, [PRIVATE, PUBLIC], 0)], _scaled(Data(tests.X[:TEST], tests.y[:TEST]))
+    parts, test = (
+        [_scaled(part) for part in split(images, [PRIVATE, PUBLIC], 0)],
+        _scaled(Data(tests.X[:TEST], tests.y[:TEST])),
+    )
     wanted = [(method, seed) for method in methods for seed in range(given.seeds)]
     for method, seed in given.watch(wanted, len(wanted)):
         yield method, seed, train(method, parts, seed, given.device), test
@@ -116,10 +129,11 @@ def _scaled(images: Data) -> Data:
 def setting(rows: Rows) -> str:
     """What both pages say of the runs."""
     return (
-        f"Fashion-MNIST pixels, a convolutional network of 5,154 parameters; {PRIVATE:,} records play the private part, {PUBLIC} "
-        f"are labelled public ones, shifted and flipped for the origin; ε = {EPSILON:g}, δ = {DELTA:g}, clip norm {CLIP_NORM:g}, "
-        f"{STEPS} steps of expected batch size {RATE * PRIVATE:g}. All learners have the same certified ε. Mean ± half of a 95 % "
-        f"Student interval over {seeds(rows)} seeds, which draw first weights, batches and noise, but not the records. {CLEARLY}"
+        f"Fashion-MNIST pixels, a convolutional network of 5,154 parameters; {PRIVATE:,} records play the private "
+        f"part, {PUBLIC} are labelled public ones, shifted and flipped for the origin; ε = {EPSILON:g}, δ = {DELTA:g}, "
+        f"clip norm {CLIP_NORM:g}, {STEPS} steps of expected batch size {RATE * PRIVATE:g}. All learners have the same "
+        f"certified ε. Mean ± half of a 95 % Student interval over {seeds(rows)} seeds, which draw first weights, "
+        f"batches and noise, but not the records. {CLEARLY}"
     )
 
 
@@ -164,8 +178,9 @@ def tell_cosines(rows: Rows) -> str:
     lines = [[method, *(show(means(method, window)) for window in windows)] for method in methods]
     lines.append(["DOPE-SGD − DP-SGD", *(show(gain, sign=True) for gain in ahead.values())])
     return (
-        f"**Found:** the cosine of DOPE-SGD beside DP-SGD's: {where(ahead)}.\n\n{setting(rows)} The true gradient is that of "
-        f"{TRUE:,} of the records that play the private part, at each learner's own iterates. It must not leave for records that "
+        f"**Found:** the cosine of DOPE-SGD beside DP-SGD's: {where(ahead)}.\n\n{setting(rows)} The true gradient is "
+        f"that of {TRUE:,} of the records that play the private part, at each learner's own iterates. "
+        "It must not leave for records that "
         "really are private.\n\n" + table(["cosine of noisy and true gradient", *names], lines)
     )
 
@@ -232,7 +247,9 @@ def draw_accuracies(rows: Rows) -> Picture:
         middle, half = np.array([interval(gains(rows, method, "vote", n)) for n in own]).T
         gain.errorbar(shifted, middle, half, color=color, linestyle="", capsize=2)
         for how, mark in marks.items():
-            level.plot(counts[-1] * 1.35, np.mean(values(rows, "accuracy", method=method, how=how, n=None)), mark, color=color)
+            level.plot(
+                counts[-1] * 1.35, np.mean(values(rows, "accuracy", method=method, how=how, n=None)), mark, color=color
+            )
     gain.axhline(0, color="black", linewidth=0.8)
     for axes in (level, gain):
         axes.set(xlabel="n, the last iterates that decide", xscale="log")
@@ -249,7 +266,10 @@ def draw_accuracies(rows: Rows) -> Picture:
 def tell_accuracies(rows: Rows) -> str:
     """Accuracies, and gains over the last iterate alone."""
     methods, ways, counts = distinct(rows, "method"), distinct(rows, "how"), _sizes(rows)
-    combine, averages = [how for how in ways if not how.startswith("EMA")], [how for how in ways if how.startswith("EMA")]
+    combine, averages = (
+        [how for how in ways if not how.startswith("EMA")],
+        [how for how in ways if how.startswith("EMA")],
+    )
     lines = [
         [method, how, *(show(values(rows, "accuracy", method=method, how=how, n=n)) for n in counts)]
         for method in methods
@@ -267,8 +287,8 @@ def tell_accuracies(rows: Rows) -> str:
     )
     cold = METHODS["DP-SGD, cold"]
     return (
-        f"**Found:** of {len(votes)} comparisons, the vote of the last n iterates is clearly better than the last one for "
-        f"{', '.join(better) or 'no learner and no n'}; clearly worse for {', '.join(worse) or 'none'}. "
+        f"**Found:** of {len(votes)} comparisons, the vote of the last n iterates is clearly better than the last one "
+        f"for {', '.join(better) or 'no learner and no n'}; clearly worse for {', '.join(worse) or 'none'}. "
         f"Nothing is paid for it: all iterates are released.\n\n{setting(rows)} DP-SGD "
         'and DOPE-SGD start warm from the public records; "DP-SGD, cold" has none, like the paper\'s figures, and '
         f"makes {cold['steps']} larger steps of expected batch size {cold['sample_rate'] * PRIVATE:g}; "
@@ -286,8 +306,8 @@ FIGURES = (
     Figure(
         "dope-2",
         "Figure 2 of the DOPE-SGD paper: noisy and true gradients",
-        "from a warm start, the noisy gradient of DOPE-SGD has a larger inner product with the true one than DP-SGD's, above all "
-        "in early steps (Nasr et al. 2023, §4; CIFAR-10). Here the cosine, in which lengths do not count.",
+        "from a warm start, the noisy gradient of DOPE-SGD has a larger inner product with the true one than DP-SGD's, "
+        "above all in early steps (Nasr et al. 2023, §4; CIFAR-10). Here the cosine, in which lengths do not count.",
         5,
         compute_cosines,
         draw_cosines,
@@ -296,8 +316,9 @@ FIGURES = (
     Figure(
         "dope-5",
         "Figures 4 and 5 of the DOPE-SGD paper: ensembles of iterates",
-        "on CIFAR-10 without public data, a vote of the last 100 models of DP-SGD is more accurate than the exponential moving "
-        "average (γ = 0.999) and the last one; at least 50 are needed for a noticeable gap (Nasr et al. 2023, Appendix E).",
+        "on CIFAR-10 without public data, a vote of the last 100 models of DP-SGD is more accurate than the "
+        "exponential moving average (γ = 0.999) and the last one; "
+        "at least 50 are needed for a noticeable gap (Nasr et al. 2023, Appendix E).",
         5,
         compute_accuracies,
         draw_accuracies,

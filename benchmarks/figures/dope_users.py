@@ -59,7 +59,9 @@ def fit(task: Task, way: Way, epsilon: float, seed: int, device: str) -> Learner
         **{"seed": seed, "device": device},
     }
     if way.settings is None:
-        drawn = DPSGD(**common, records=len(own.y), sampler=lambda release: pc.UserSampled(release, rate=RATE, records=EACH))
+        drawn = DPSGD(
+            **common, records=len(own.y), sampler=lambda release: pc.UserSampled(release, rate=RATE, records=EACH)
+        )
         return drawn.fit(own.X, own.y, persons=np.repeat(np.arange(users), EACH))
     model = DOPESGD(**common, records=users, sample_rate=RATE, start="cold", **way.settings)
     given = () if way.everyone else (shared.X, shared.y)
@@ -75,7 +77,15 @@ def compute(given: Given) -> Rows:
         for name, way in WAYS.items():
             for epsilon in LEVELS:
                 found = fit(task, way, epsilon, seed, given.device).score(*task.test)
-                rows.append({"source": "fashion", "learner": name, "epsilon": epsilon, "seed": seed, "accuracy": round(found, 6)})
+                rows.append(
+                    {
+                        "source": "fashion",
+                        "learner": name,
+                        "epsilon": epsilon,
+                        "seed": seed,
+                        "accuracy": round(found, 6),
+                    }
+                )
     return rows
 
 
@@ -84,9 +94,10 @@ def tell(rows: Rows) -> str:
     names = list(WAYS)
     found = " ".join(curves.beside(rows, "DOPE-SGD", other, "epsilon", "ε") for other in (*names[:2], names[3]))
     return (
-        f"**Found:** {found}\n\nFeatures of Fashion-MNIST; {USERS:,} private and {PUBLIC} public users of {EACH} records, dealt "
-        "out at random as in the paper. What is protected is a user: batches are of users, each with probability "
-        f"{RATE:g}, and a user's mean gradient is clipped to {CLIP_NORM:g}; {STEPS} steps from 0, δ = {DELTA:g}. "
+        f"**Found:** {found}\n\nFeatures of Fashion-MNIST; {USERS:,} private and {PUBLIC} public users of {EACH} "
+        "records, dealt out at random as in the paper. What is protected is a user: batches are of users, each with "
+        f"probability {RATE:g}, and a user's mean gradient is clipped to {CLIP_NORM:g}; {STEPS} steps from 0, "
+        f"δ = {DELTA:g}. "
         '"(all)": public users are protected as well; "(only private)": their records take part without noise. "One by '
         f'one": DP-SGD of records, each in a batch by a coin of its own, with the exact guarantee for a person of '
         f"{EACH} records (`UserSampled`, proofs/users.md), the price of not clipping per user. All ε are certified for "
@@ -100,8 +111,9 @@ FIGURES = (
     Figure(
         "dope-users",
         "Table 7 of the DOPE-SGD paper: users",
-        "from a cold start, with 2 % of the users of EMNIST public, DOPE-SGD has 84.7 to 87.1 % at ε = 0.5 to 4, DP-SGD on "
-        "all users 82.2 to 86.2 %, DP-SGD with noise for private users only 83.1 to 86.4 % (Nasr et al. 2023, §4, Table 7).",
+        "from a cold start, with 2 % of the users of EMNIST public, DOPE-SGD has 84.7 to 87.1 % at ε = 0.5 to 4, "
+        "DP-SGD on all users 82.2 to 86.2 %, DP-SGD with noise for private users only 83.1 to 86.4 % (Nasr et al. "
+        "2023, §4, Table 7).",
         3,
         compute,
         lambda rows: curves.draw(rows, "epsilon", "ε"),

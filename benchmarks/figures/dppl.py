@@ -22,7 +22,9 @@ RATIOS = (1.0, 10.0, 50.0, 100.0)
 WORST = 50.0
 """The ratio of Figure 5."""
 SOURCES = {"fashion": FASHION, "news": NEWS}
-MINORITY = "Accuracy on the quarter of the classes that has the fewest private records (read off them, unpaid, to judge)"
+MINORITY = (
+    "Accuracy on the quarter of the classes that has the fewest private records (read off them, unpaid, to judge)"
+)
 
 
 def compute(given: Given, methods: Sequence[str], ratios: Sequence[float]) -> Rows:
@@ -37,7 +39,13 @@ def compute(given: Given, methods: Sequence[str], ratios: Sequence[float]) -> Ro
     }
     have = {name: (lambda name=name: given.source(name)) for name in SOURCES}
     return [
-        {"source": cells[cell][0], "ratio": cells[cell][1], "method": cell.method, "epsilon": cell.epsilon, "seed": cell.seed}
+        {
+            "source": cells[cell][0],
+            "ratio": cells[cell][1],
+            "method": cell.method,
+            "epsilon": cell.epsilon,
+            "seed": cell.seed,
+        }
         | {what: found[what] for what in ("accuracy", "minority", "certified")}
         for cell, found in given.watch(run(list(cells), have, given.device), len(cells))
     ]
@@ -53,7 +61,9 @@ def draw(rows: Rows, what: str) -> Picture:
     panels = picture.subplots(*shape, sharex=True, sharey="row", squeeze=False)
     for axes, (name, ratio) in zip(panels.flat, ((name, ratio) for name in names for ratio in ratios), strict=True):
         for number, method in enumerate(distinct(rows, "method")):
-            runs = np.array([values(rows, what, source=name, ratio=ratio, method=method, epsilon=level) for level in LEVELS])
+            runs = np.array(
+                [values(rows, what, source=name, ratio=ratio, method=method, epsilon=level) for level in LEVELS]
+            )
             axes.plot(LEVELS, runs.mean(axis=1), color=f"C{number}", label=method)
             for edge in (runs.min(axis=1), runs.max(axis=1)):
                 axes.plot(LEVELS, edge, color=f"C{number}", linestyle=":", linewidth=0.8)
@@ -76,14 +86,16 @@ def tell(rows: Rows, what: str) -> str:
         for method in ahead:
             ahead[method] += sum(ours > theirs for ours, theirs in zip(means[method], means["DP-SGD"], strict=True))
         asked += len(LEVELS)
-        text += f"### {name}, ratio {ratio:g}\n\n{table(['learner', *(f'ε = {level:g}' for level in LEVELS)], lines)}\n\n"
+        text += (
+            f"### {name}, ratio {ratio:g}\n\n{table(['learner', *(f'ε = {level:g}' for level in LEVELS)], lines)}\n\n"
+        )
     found_text = ", ".join(f"{method} in {count}" for method, count in ahead.items())
     return (
         f"**Found:** ahead of DP-SGD (means): {found_text} of {asked} cases of source, ratio and ε. "
         f"{MINORITY if what == 'minority' else 'Test accuracy'}, from 10,000 records "
-        f"before they are thinned. Mean ± half of a 95 % Student interval over {seeds(rows)} seeds; δ = 1e-5 (DPPL-Public: "
-        "δ = 0), add-or-remove-one. Dotted lines in the picture: smallest and largest run. Settings are the learners' defaults, "
-        f"where the paper tunes all methods.\n\n{text}"
+        f"before they are thinned. Mean ± half of a 95 % Student interval over {seeds(rows)} seeds; δ = 1e-5 "
+        "(DPPL-Public: δ = 0), add-or-remove-one. Dotted lines in the picture: smallest and largest run. Settings are "
+        f"the learners' defaults, where the paper tunes all methods.\n\n{text}"
     )
 
 
@@ -91,8 +103,9 @@ FIGURES = (
     Figure(
         "dppl-2",
         "Figure 2 of the DPPL paper: imbalance",
-        "on CIFAR-100 with ViT-H-14, at every ratio above 1 DPPL-Public is far ahead of linear probing by DP-SGD at every ε; "
-        "DPPL-Mean is behind both at small ε, and ahead of DPPL-Public at large ones (Wahdany et al. 2024, §5.1).",
+        "on CIFAR-100 with ViT-H-14, at every ratio above 1 DPPL-Public is far ahead of linear probing by DP-SGD at "
+        "every ε; DPPL-Mean is behind both at small ε, and ahead of DPPL-Public at large ones (Wahdany et al. 2024, "
+        "§5.1).",
         3,
         lambda given: compute(given, ["DP-SGD", "DPPL-Mean", "DPPL-Public (pure ε)"], RATIOS),
         lambda rows: draw(rows, "accuracy"),
@@ -101,8 +114,8 @@ FIGURES = (
     Figure(
         "dppl-5",
         "Figure 5 of the DPPL paper: minority classes",
-        "on CIFAR-100 with ViT-H-14 at ratio 50, the prototypes are far ahead of all baselines on the smallest quarter of the "
-        "classes (Wahdany et al. 2024, §5.2). Their DPSGD-Global-Adapt is not among ours.",
+        "on CIFAR-100 with ViT-H-14 at ratio 50, the prototypes are far ahead of all baselines on the smallest quarter "
+        "of the classes (Wahdany et al. 2024, §5.2). Their DPSGD-Global-Adapt is not among ours.",
         3,
         lambda given: compute(given, LONG_TAILED, [WORST]),
         lambda rows: draw(rows, "minority"),

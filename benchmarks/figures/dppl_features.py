@@ -40,7 +40,9 @@ def compute(given: Given) -> Rows:
         for method in METHOD_NAMES:
             for epsilon in LEVELS:
                 found = METHODS[method].fit(task, epsilon, seed, given.device).score(*task.test)
-                rows.append({"source": method, "learner": name, "epsilon": epsilon, "seed": seed, "accuracy": round(found, 6)})
+                rows.append(
+                    {"source": method, "learner": name, "epsilon": epsilon, "seed": seed, "accuracy": round(found, 6)}
+                )
     return rows
 
 
@@ -55,13 +57,13 @@ def tell(rows: Rows) -> str:
     """Each variant beside the features as they are."""
     found = " ".join(curves.beside(rows, name, OWN, "epsilon", "ε") for name in VARIANTS if name != OWN)
     return (
-        f"**Found:** {found}\n\nFashion-MNIST, {FASHION.private:,} private records, {FASHION.unlabelled:,} unlabelled public "
-        "ones. *Encoder*: the one that installs, beside none (pixels). *Projection*: on principal components of the public "
-        "records; the paper's is trained by DP-SGD in a way that is not private (a record of the support set is in the "
-        "clipped gradient of every query: proofs/dppl.md), so that it is not offered. *Public data*: candidates, "
-        "and the centre of the features, from MNIST digits, which is further off than the paper's photographs with captions. "
-        f"Defaults; δ = 1e-5 (DPPL-Public: δ = 0). Means and 95 % Student intervals over {seeds(rows)} seeds. {CLEARLY}\n\n"
-        f"{curves.tables(rows, 'epsilon', 'ε')}"
+        f"**Found:** {found}\n\nFashion-MNIST, {FASHION.private:,} private records, {FASHION.unlabelled:,} unlabelled "
+        "public ones. *Encoder*: the one that installs, beside none (pixels). *Projection*: on principal components of "
+        "the public records; the paper's is trained by DP-SGD in a way that is not private (a record of the support "
+        "set is in the clipped gradient of every query: proofs/dppl.md), so that it is not offered. *Public data*: "
+        "candidates, and the centre of the features, from MNIST digits, which is further off than the paper's "
+        "photographs with captions. Defaults; δ = 1e-5 (DPPL-Public: δ = 0). Means and 95 % Student intervals over "
+        f"{seeds(rows)} seeds. {CLEARLY}\n\n{curves.tables(rows, 'epsilon', 'ε')}"
     )
 
 
@@ -69,8 +71,9 @@ FIGURES = (
     Figure(
         "dppl-6",
         "Figures 6 to 8 of the DPPL paper: encoder, projection, public data",
-        "the success of all methods depends on the quality of the encoder, and none is satisfactory with ResNet-50; a projection "
-        "that is trained does not help; public data other than the encoder's own do nearly as well (Wahdany et al. 2024, §5.3).",
+        "the success of all methods depends on the quality of the encoder, and none is satisfactory with ResNet-50; a "
+        "projection that is trained does not help; public data other than the encoder's own do "
+        "nearly as well (Wahdany et al. 2024, §5.3).",
         3,
         compute,
         lambda rows: curves.draw(rows, "epsilon", "ε"),

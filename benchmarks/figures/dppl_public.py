@@ -28,7 +28,9 @@ def compute_prototypes(given: Given) -> Rows:
         for learner, method in methods.items():
             for epsilon in LEVELS:
                 found = method.fit(task, epsilon, seed, given.device).score(*task.test)
-                rows.append({"source": name, "learner": learner, "epsilon": epsilon, "seed": seed, "accuracy": round(found, 6)})
+                rows.append(
+                    {"source": name, "learner": learner, "epsilon": epsilon, "seed": seed, "accuracy": round(found, 6)}
+                )
     return rows
 
 
@@ -36,10 +38,11 @@ def tell_prototypes(rows: Rows) -> str:
     """K prototypes beside one, and beside the mean."""
     most = f"K = {max(PROTOTYPES)}"
     return (
-        f"**Found:** {curves.beside(rows, most, ONE, 'epsilon', 'ε')} {curves.beside(rows, most, MEAN, 'epsilon', 'ε')}\n\n"
-        f"{FASHION.private:,} private records, {FASHION.unlabelled:,} unlabelled public ones as candidates; DPPL-Public with K "
-        "prototypes per class, drawn as one set, is pure ε; DPPL-Mean has δ = 1e-5. Defaults. Means and 95 % Student intervals "
-        f"over {seeds(rows)} seeds. {CLEARLY}\n\n{curves.tables(rows, 'epsilon', 'ε')}"
+        f"**Found:** {curves.beside(rows, most, ONE, 'epsilon', 'ε')} "
+        f"{curves.beside(rows, most, MEAN, 'epsilon', 'ε')}\n\n{FASHION.private:,} private records, "
+        f"{FASHION.unlabelled:,} unlabelled public ones as candidates; DPPL-Public with K prototypes per class, drawn "
+        f"as one set, is pure ε; DPPL-Mean has δ = 1e-5. Defaults. Means and 95 % Student intervals over {seeds(rows)} "
+        f"seeds. {CLEARLY}\n\n{curves.tables(rows, 'epsilon', 'ε')}"
     )
 
 
@@ -64,9 +67,9 @@ def tell_candidates(rows: Rows) -> str:
     ends = [{**row, "learner": f"{row['size']} candidates"} for row in rows if row["size"] in (sizes[0], sizes[-1])]
     found = curves.beside(ends, f"{sizes[-1]} candidates", f"{sizes[0]} candidates", "epsilon", "ε")
     return (
-        f"**Found:** {found}\n\n{FASHION.private:,} private records; the first of {FASHION.unlabelled:,} unlabelled public "
-        f"records are the candidates, where the paper has 1,281,167. Means and 95 % Student intervals over {seeds(rows)} seeds. "
-        f"{CLEARLY}\n\n{curves.tables(rows, 'size', 'candidates')}"
+        f"**Found:** {found}\n\n{FASHION.private:,} private records; the first of {FASHION.unlabelled:,} unlabelled "
+        "public records are the candidates, where the paper has 1,281,167. Means and 95 % Student intervals over "
+        f"{seeds(rows)} seeds. {CLEARLY}\n\n{curves.tables(rows, 'size', 'candidates')}"
     )
 
 
@@ -74,8 +77,8 @@ FIGURES = (
     Figure(
         "dppl-9",
         "Figure 9 of the DPPL paper: several prototypes per class",
-        "DPPL-Public with the top K public prototypes per class lies between DPPL-Mean and DPPL-Public with one (Wahdany et al. "
-        "2024, §5.3, Appendix C.3).",
+        "DPPL-Public with the top K public prototypes per class lies between DPPL-Mean and DPPL-Public with one "
+        "(Wahdany et al. 2024, §5.3, Appendix C.3).",
         3,
         compute_prototypes,
         lambda rows: curves.draw(rows, "epsilon", "ε"),
@@ -84,8 +87,8 @@ FIGURES = (
     Figure(
         "dppl-11",
         "Figure 11 of the DPPL paper: how many public records prototypes are chosen from",
-        "accuracy grows with the number of public samples in all cases, and seems to approach a maximum on CIFAR-10 and STL-10 "
-        "(Wahdany et al. 2024, Appendix C.1).",
+        "accuracy grows with the number of public samples in all cases, and seems to approach a maximum on CIFAR-10 "
+        "and STL-10 (Wahdany et al. 2024, Appendix C.1).",
         3,
         compute_candidates,
         lambda rows: curves.draw(rows, "size", "candidates"),

@@ -50,17 +50,33 @@ def compute(given: Given) -> Rows:
     for seed in given.watch(range(given.seeds), given.seeds):
         task = task_of(TASK, source, seed)
         right = BASELINES["Only-Public"].predict(task, given.device) == task.test.y
-        rows.append({"learner": "Only-Public", "epsilon": None, "clip_norm": None, "seed": seed, "accuracy": float(right.mean())})
+        rows.append(
+            {
+                "learner": "Only-Public",
+                "epsilon": None,
+                "clip_norm": None,
+                "seed": seed,
+                "accuracy": float(right.mean()),
+            }
+        )
         for epsilon, clip_norm in SETTINGS:
             for name, (kind, settings) in LEARNERS.items():
-                method = Method(kind, {"sample_rate": 1.0, "steps": STEPS, "clip_norm": clip_norm, **settings}, "labelled")
+                method = Method(
+                    kind, {"sample_rate": 1.0, "steps": STEPS, "clip_norm": clip_norm, **settings}, "labelled"
+                )
                 found = method.fit(task, epsilon, seed, given.device).score(task.test.X, task.test.y)
-                rows.append({"learner": name, "epsilon": epsilon, "clip_norm": clip_norm, "seed": seed, "accuracy": found})
+                rows.append(
+                    {"learner": name, "epsilon": epsilon, "clip_norm": clip_norm, "seed": seed, "accuracy": found}
+                )
     return rows
 
 
 def _columns(rows: Rows) -> list[tuple[float, float]]:
-    return [(epsilon, clip) for epsilon, clip in dict.fromkeys((row["epsilon"], row["clip_norm"]) for row in rows) if epsilon]
+    return [
+        (epsilon, clip)
+        for epsilon, clip in dict.fromkeys((row["epsilon"], row["clip_norm"]) for row in rows)
+        if epsilon
+    ]
 
 
 def _learners(rows: Rows) -> list[str]:
@@ -79,7 +95,10 @@ def draw(rows: Rows) -> Picture:
         heights = np.arange(len(names)) + 0.15 * (2 * number - 1)
         axes.errorbar(middle, heights, xerr=half, fmt="o", capsize=2, label=f"ε = {epsilon:g}, C = {clip:g}")
     axes.axvline(
-        np.mean(values(rows, "accuracy", learner="Only-Public")), color="gray", linestyle=":", label="public records alone"
+        np.mean(values(rows, "accuracy", learner="Only-Public")),
+        color="gray",
+        linestyle=":",
+        label="public records alone",
     )
     axes.set(xlabel="accuracy", yticks=range(len(names)), yticklabels=names)
     axes.invert_yaxis()
@@ -98,8 +117,12 @@ def tell(rows: Rows) -> str:
     lines = []
     sides: dict[int, list[str]] = {1: [], 0: [], -1: []}
     for name in names:
-        gains = {column: [float(gain) for gain in np.subtract(runs(name, column), runs(BASE, column))] for column in columns}
-        lines.append([name, *(cell for column in columns for cell in (show(runs(name, column)), show(gains[column], sign=True)))])
+        gains = {
+            column: [float(gain) for gain in np.subtract(runs(name, column), runs(BASE, column))] for column in columns
+        }
+        lines.append(
+            [name, *(cell for column in columns for cell in (show(runs(name, column)), show(gains[column], sign=True)))]
+        )
         for where, gain in zip(head, gains.values(), strict=True):
             sides[clear(gain)].append(f"{name} ({where}: {np.mean(gain):+.3f})")
     return (
@@ -107,11 +130,11 @@ def tell(rows: Rows) -> str:
         f"clearly worse: {', '.join(sides[-1]) or 'none'}. Trained on the "
         f"{TASK.public} public records alone: {show(values(rows, 'accuracy', learner='Only-Public'))}.\n\n"
         f"Fashion-MNIST, EfficientNet-Lite0 features; {TASK.private:,} private records; full batch, {STEPS} steps, "
-        f"δ = {DELTA:g}, add-or-remove-one. All learners of a column have the same certificate. Mean accuracy ± half of a 95 % "
-        f"Student interval over {seeds(rows)} seeds, which draw the split and the noise; and the "
+        f"δ = {DELTA:g}, add-or-remove-one. All learners of a column have the same certificate. Mean accuracy ± half "
+        f"of a 95 % Student interval over {seeds(rows)} seeds, which draw the split and the noise; and the "
         f"difference to {BASE}, seed by seed. {CLEARLY} Learning rates are the defaults. C = 1 clips next to nothing: "
-        "there a public origin changes nothing; one from history is itself noisy, and differences to it are clipped. PDA-DPMD's "
-        "mirror step, too, returns the mean of its iterates.\n\n"
+        "there a public origin changes nothing; one from history is itself noisy, and differences to it are clipped. "
+        "PDA-DPMD's mirror step, too, returns the mean of its iterates.\n\n"
         + table(["learner", *(cell for name in head for cell in (name, "− warm"))], lines)
     )
 
@@ -120,8 +143,8 @@ FIGURES = (
     Figure(
         "few-public",
         "Few labelled public records",
-        "no figure of one paper, but claims of two: DOPE-SGD (Nasr et al. 2023) and PDA-DPMD (Amid et al. 2022) are each better "
-        "than DP-SGD from the same public start.",
+        "no figure of one paper, but claims of two: DOPE-SGD (Nasr et al. 2023) and PDA-DPMD (Amid et al. 2022) are "
+        "each better than DP-SGD from the same public start.",
         5,
         compute,
         draw,

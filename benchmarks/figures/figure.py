@@ -100,6 +100,6 @@ class Figure:
     def page(self, rows: Rows) -> str:
         """All of it, in Markdown."""
         return (
-            f"# {self.title}\n\nWritten by `python -m benchmarks.figures {self.name}` from `{self.name}.json`; do not edit.\n\n"
-            f"**The paper:** {self.claim}\n\n![{self.title}]({self.name}.png)\n\n{self.tell(rows).strip()}\n"
+            f"# {self.title}\n\nWritten by `python -m benchmarks.figures {self.name}` from `{self.name}.json`; do not "
+            f"edit.\n\n**The paper:** {self.claim}\n\n![{self.title}]({self.name}.png)\n\n{self.tell(rows).strip()}\n"
         )

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 __all__ = ["CLEARLY", "band", "clear", "distinct", "seeds", "where"]
 
-CLEARLY = '"Clearly": the 95 % Student interval of differences, seed by seed, is on one side of 0, each comparison by itself.'
+CLEARLY = (
+    '"Clearly": the 95 % Student interval of differences, seed by seed, is on one side of 0, each comparison by itself.'
+)
 """For the pages. One of twenty comparisons of equals is clear by chance."""
 
 
@@ -30,7 +32,9 @@ def seeds(rows: Rows) -> int:
     return len(distinct(rows, "seed"))
 
 
-def band(axes: Axes, x: Sequence[float] | NDArray[Any], runs: Sequence[Sequence[float]], label: str, color: str) -> None:
+def band(
+    axes: Axes, x: Sequence[float] | NDArray[Any], runs: Sequence[Sequence[float]], label: str, color: str
+) -> None:
     """Means over runs, one list of runs for each x, and their 95 % Student intervals."""
     middle, half = np.array([interval(run) for run in runs]).T
     axes.plot(x, middle, label=label, color=color, marker="o" if len(middle) < 20 else None, markersize=3)

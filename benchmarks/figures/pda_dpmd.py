@@ -105,7 +105,9 @@ def _matrix(positions: NDArray[np.int32], p: int) -> scipy.sparse.csr_array:
     return scipy.sparse.csr_array((np.full(positions.size, SIZE), positions.ravel(), ends), shape=(len(positions), p))
 
 
-def train(task: Task, method: str, rate: float, *, epsilon: float = 1.0, delta: float = 1e-5, seed: int | None = None) -> float:
+def train(
+    task: Task, method: str, rate: float, *, epsilon: float = 1.0, delta: float = 1e-5, seed: int | None = None
+) -> float:
     """The empirical loss of a private model, through the contract."""
     target: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "relation": pc.ADD_OR_REMOVE_ONE}
     plan = make_plan(pc.Gaussian, **target, noise_multiplier=None, steps=STEPS)
@@ -169,26 +171,34 @@ def tell(rows: Rows) -> str:
     lines = [
         [
             str(p),
-            *(cell for m in METHODS for rate, mean, half in [found[p, m]] for cell in (f"{mean:.4f} ± {half:.4f}", f"{rate:g}")),
+            *(
+                cell
+                for m in METHODS
+                for rate, mean, half in [found[p, m]]
+                for cell in (f"{mean:.4f} ± {half:.4f}", f"{rate:g}")
+            ),
         ]
         for p in sizes
     ]
 
     def gap(p: int) -> list[float]:
         """Seed by seed, each at its best rate."""
-        warm, mirror = (values(rows, "loss", p=p, method=method, rate=found[p, method][0]) for method in ("warm", "mirror"))
+        warm, mirror = (
+            values(rows, "loss", p=p, method=method, rate=found[p, method][0]) for method in ("warm", "mirror")
+        )
         return [float(each) for each in np.subtract(warm, mirror)]
 
     above = [str(p) for p in sizes if clear(gap(p)) > 0]
     share = ", ".join(f"{found[p, 'mirror'][1] / found[p, 'warm'][1]:.2f} at p = {p}" for p in (sizes[0], sizes[-1]))
     warm = math.floor(10 * min(found[p, "cold"][1] / found[p, "warm"][1] for p in sizes)) / 10
     return (
-        f"**Found:** a cold start has at least {warm:.1f} times the loss of a warm one. PDA-DPMD has this many times the loss of "
-        f"the warm start: {share}. It is clearly lower at p = {', '.join(above) or 'none of these'}.\n\n"
-        f"{RECORDS:,} private and 1.5·p public records, ε = 1, δ = 1e-5, {STEPS} steps at full batch; mean empirical loss ± half "
-        f"of a 95 % Student interval over {seeds(rows)} draws of the problem, at the best learning rate of a grid, and "
-        f"clip norms ({', '.join(f'{METHODS[method]}: {clip:g}' for method, clip in CLIP_NORMS.items())}) that were the best of "
-        f"three at p = 500 and 2000. As in the paper, these choices are not paid for; on private data they would have to be. "
+        f"**Found:** a cold start has at least {warm:.1f} times the loss of a warm one. PDA-DPMD has this many times "
+        f"the loss of the warm start: {share}. It is clearly lower at p = {', '.join(above) or 'none of these'}.\n\n"
+        f"{RECORDS:,} private and 1.5·p public records, ε = 1, δ = 1e-5, {STEPS} steps at full batch; mean empirical "
+        f"loss ± half of a 95 % Student interval over {seeds(rows)} draws of the problem, at the best learning rate of "
+        f"a grid, and clip norms ({', '.join(f'{METHODS[method]}: {clip:g}' for method, clip in CLIP_NORMS.items())}) "
+        "that were the best of three at p = 500 and 2000. As in the paper, these choices are not paid for; on private "
+        "data they would have to be. "
         f"{CLEARLY}\n\n" + table(["p", *(cell for name in METHODS.values() for cell in (name, "rate"))], lines)
     )
 
@@ -197,9 +207,9 @@ FIGURES = (
     Figure(
         "pda-dpmd-1",
         "Figure 1 of the PDA-DPMD paper: synthetic linear regression",
-        "a warm start makes the loss of noisy gradient descent nearly independent of the dimension; PDA-DPMD is never worse than "
-        "that, and substantially better at small p (Amid et al. 2022, §3, Appendix E: 20 runs, 95 % intervals, best of a grid of "
-        "learning rates, clip norms and numbers of epochs).",
+        "a warm start makes the loss of noisy gradient descent nearly independent of the dimension; PDA-DPMD is never "
+        "worse than that, and substantially better at small p (Amid et al. 2022, §3, Appendix E: 20 runs, 95 % "
+        "intervals, best of a grid of learning rates, clip norms and numbers of epochs).",
         20,
         compute,
         draw,

@@ -22,7 +22,8 @@ from learners.pda_dpmd import PDADPMD
 __all__ = ["FIGURES"]
 
 SOURCES = {
-    name: replace(setting, private=9_600, public=400, unlabelled=0) for name, setting in (("fashion", FASHION), ("news", NEWS))
+    name: replace(setting, private=9_600, public=400, unlabelled=0)
+    for name, setting in (("fashion", FASHION), ("news", NEWS))
 }
 """4 % of the records are public, as in the paper."""
 LEVELS = (0.19, 3.51)
@@ -78,13 +79,13 @@ def tell(rows: Rows) -> str:
     setting = next(iter(SOURCES.values()))
     beside = " ".join(curves.beside(rows, each, WARM, "epsilon", "ε") for each in MIRROR)
     return (
-        f"**Found:** accuracy: {beside}\n\nThe smallest counterpart of what does not install: softmax regression on public "
-        "features for networks, Fashion-MNIST and 20 Newsgroups for CIFAR-10, EMNIST and "
-        f"WikiText-2; as in the paper {setting.public} of {setting.public + setting.private:,} records (4 %) are public, batches "
-        f"have {BATCH} records on average (Poisson), ε is that of its CIFAR-10 rows, and PDA-DPMD is the first-order variant. "
-        f"{EPOCHS} epochs, T steps; after K of them public gradients alone are followed, so that only K are charged. The paper "
-        f"chooses K, rates and clip norms by results; here rates and clip norms are defaults. δ = {DELTA:g}, "
-        "add-or-remove-one. Means and 95 % Student intervals "
+        f"**Found:** accuracy: {beside}\n\nThe smallest counterpart of what does not install: softmax regression on "
+        "public features for networks, Fashion-MNIST and 20 Newsgroups for CIFAR-10, EMNIST and "
+        f"WikiText-2; as in the paper {setting.public} of {setting.public + setting.private:,} records (4 %) are "
+        f"public, batches have {BATCH} records on average (Poisson), ε is that of its CIFAR-10 rows, and PDA-DPMD is "
+        f"the first-order variant. {EPOCHS} epochs, T steps; after K of them public gradients alone are followed, so "
+        "that only K are charged. The paper chooses K, rates and clip norms by results; here rates and clip norms are "
+        f"defaults. δ = {DELTA:g}, add-or-remove-one. Means and 95 % Student intervals "
         f"over {seeds(rows)} seeds. {CLEARLY}{text}"
     )
 
@@ -93,9 +94,9 @@ FIGURES = (
     Figure(
         "pda-dpmd-table",
         "Table 1 of the PDA-DPMD paper: cold, warm, and mirror descent",
-        "PDA-DPMD has the smallest test loss in all six cases, and the highest accuracy in the four of images: CIFAR-10 67.03 % "
-        "(loss 1.1435) against 66.39 (1.2371) with a warm start and 62.96 (1.4225) with a cold one at ε = 3.51; 55.40 (1.2785), "
-        "53.41 (1.3462) and 40.60 (1.6890) at ε = 0.19 (Amid et al. 2022, §4).",
+        "PDA-DPMD has the smallest test loss in all six cases, and the highest accuracy in the four of images: "
+        "CIFAR-10 67.03 % (loss 1.1435) against 66.39 (1.2371) with a warm start and 62.96 (1.4225) with a cold one at "
+        "ε = 3.51; 55.40 (1.2785), 53.41 (1.3462) and 40.60 (1.6890) at ε = 0.19 (Amid et al. 2022, §4).",
         3,
         compute,
         lambda rows: curves.draw(rows, "epsilon", "ε"),

@@ -82,7 +82,10 @@ def compute_separability(given: Given) -> Rows:
         task = task_of(SOURCES[name], given.source(SOURCES[name].source), seed)
         for places in PAIRS:
             two = pair(task, places)
-            x, y = torch.from_numpy(two.private.X).double(), torch.from_numpy((two.private.y == two.classes[1]).astype(np.int64))
+            x, y = (
+                torch.from_numpy(two.private.X).double(),
+                torch.from_numpy((two.private.y == two.classes[1]).astype(np.int64)),
+            )
             for k in DIMENSIONS:
                 key = {"source": f"classes {places[0]} and {places[1]}", "learner": name, "k": k, "seed": seed}
                 rows.append({**key, "xi": round(separability(x, y, k), 6)})
@@ -94,13 +97,14 @@ def tell_separability(rows: Rows) -> str:
     text = []
     for name in distinct(rows, "source"):
         own = {
-            kind: [row["xi"] for row in rows if (row["source"], row["learner"], row["k"]) == (name, kind, 40)] for kind in SOURCES
+            kind: [row["xi"] for row in rows if (row["source"], row["learner"], row["k"]) == (name, kind, 40)]
+            for kind in SOURCES
         }
         text.append(f"{name}: " + ", ".join(f"{kind} {show(found)}" for kind, found in own.items()))
     return (
-        f"**Found:** ξ₄₀ of {'; '.join(text)}.\n\nξ_k = 1 − ‖A_kA_kᵀw‖, w a logistic regression of norm 1 (the paper: a linear "
-        "SVM, and the square) on records of two classes that play the private part, A_k their own top k principal components; "
-        "the smaller, the more of w is kept. Means and 95 % Student intervals over "
+        f"**Found:** ξ₄₀ of {'; '.join(text)}.\n\nξ_k = 1 − ‖A_kA_kᵀw‖, w a logistic regression of norm 1 (the paper: "
+        "a linear SVM, and the square) on records of two classes that play the private part, A_k their own top k "
+        "principal components; the smaller, the more of w is kept. Means and 95 % Student intervals over "
         f"{seeds(rows)} seeds, which draw the records.\n\n{curves.tables(rows, 'k', 'k', 'xi')}"
     )
 
@@ -117,7 +121,11 @@ def compute_selection(given: Given) -> Rows:
                 for epsilon in LEVELS:
                     public: Any = "nothing" if kind is NoisyGD else "unlabelled"
                     found = Method(kind, settings, public).fit(two, epsilon, seed, given.device).score(*two.test)
-                    key = {"source": f"{name}, classes {places[0]} and {places[1]}", "learner": learner, "epsilon": epsilon}
+                    key = {
+                        "source": f"{name}, classes {places[0]} and {places[1]}",
+                        "learner": learner,
+                        "epsilon": epsilon,
+                    }
                     rows.append({**key, "seed": seed, "accuracy": round(found, 6)})
     return rows
 
@@ -126,12 +134,12 @@ def tell_selection(rows: Rows) -> str:
     """The selection beside PILLAR."""
     one, two, _ = LEARNERS
     return (
-        f"**Found:** {curves.beside(rows, one, two, 'epsilon', 'ε')}\n\nThe paper proves its sample complexity with Algorithm 2 "
-        "and runs Algorithm 1 only. Here both, on about 2,000 (news: 1,000) private records of two classes; 1,000 unlabelled "
-        f"public ones of all classes; δ = {DELTA:g}, add-or-remove-one. Algorithm 2 is four runs of {STEPS} steps, each of a "
-        "single record without replacement, and a choice by the exponential mechanism; the others take "
-        f"{FULL['steps']} steps at full batch. Defaults. Means and 95 % Student intervals over {seeds(rows)} seeds. {CLEARLY}"
-        f"\n\n{curves.tables(rows, 'epsilon', 'ε')}"
+        f"**Found:** {curves.beside(rows, one, two, 'epsilon', 'ε')}\n\nThe paper proves its sample complexity with "
+        "Algorithm 2 and runs Algorithm 1 only. Here both, on about 2,000 (news: 1,000) private records of two "
+        f"classes; 1,000 unlabelled public ones of all classes; δ = {DELTA:g}, add-or-remove-one. Algorithm 2 is four "
+        f"runs of {STEPS} steps, each of a single record without replacement, and a choice by the exponential "
+        f"mechanism; the others take {FULL['steps']} steps at full batch. Defaults. Means and 95 % Student intervals "
+        f"over {seeds(rows)} seeds. {CLEARLY}\n\n{curves.tables(rows, 'epsilon', 'ε')}"
     )
 
 
@@ -139,8 +147,8 @@ FIGURES = (
     Figure(
         "pillar-3",
         "Figure 3 of the PILLAR paper: how much of a classifier lies in k components",
-        "linear classifiers of two CIFAR-10 or CIFAR-100 classes lie far more in few principal components of pre-trained "
-        "features than of pixels (Pinto et al. 2024, §3.1).",
+        "linear classifiers of two CIFAR-10 or CIFAR-100 classes lie far more in few principal components of "
+        "pre-trained features than of pixels (Pinto et al. 2024, §3.1).",
         3,
         compute_separability,
         lambda rows: curves.draw(rows, "k", "dimension k", "xi", "ξ_k"),
@@ -149,8 +157,9 @@ FIGURES = (
     Figure(
         "pillar-selection",
         "Algorithm 2 of the PILLAR paper: private selection among single-record runs",
-        "with a scaled hinge loss, noisy descent over single records and a private choice among its runs, few private labels are "
-        "enough if the classes are separable in few components (Pinto et al. 2024, Theorem 1); no experiment shows it.",
+        "with a scaled hinge loss, noisy descent over single records and a private choice among its runs, few private "
+        "labels are enough if the classes are separable in few components (Pinto et al. 2024, Theorem 1); "
+        "no experiment shows it.",
         3,
         compute_selection,
         lambda rows: curves.draw(rows, "epsilon", "ε"),

@@ -90,7 +90,9 @@ class Verdict:
         if self.gains:
             low, high = min(self.gains), max(self.gains)
             beside = f" (beside {self.threshold:g})" if self.threshold else ""
-            found = f"{tally(self.gains, self.threshold)}{beside}; {low}" + (f" to {high}" if len(self.gains) > 1 else "")
+            found = f"{tally(self.gains, self.threshold)}{beside}; {low}" + (
+                f" to {high}" if len(self.gains) > 1 else ""
+            )
         counts = sorted({gain.seeds for gain in self.gains})
         seeds = "–".join(str(count) for count in dict.fromkeys((counts[0], counts[-1]))) if counts else ""
         text = ". ".join(filter(None, (found, self.said)))
@@ -98,7 +100,12 @@ class Verdict:
 
 
 def cells(
-    results: Results, settings: Sequence[Setting], one: str, two: str, levels: Sequence[float] = LEVELS, what: str = "accuracy"
+    results: Results,
+    settings: Sequence[Setting],
+    one: str,
+    two: str,
+    levels: Sequence[float] = LEVELS,
+    what: str = "accuracy",
 ) -> list[Gain]:
     """Differences of two learners in cells that have both."""
     return [gain for setting in settings for gain in gains(results, setting, one, two, levels, what).values()]
@@ -180,10 +187,17 @@ def listed(gains: Sequence[Gain]) -> str:
 def medians(figures: Figures) -> list[Gain]:
     """Median realised ε of AdaMix minus that of Fully-Private training, by source."""
     rows = [
-        {**row, "median": float(np.median(row["losses"]))} for row in figures.get("adamix-3", []) if row.get("panel") == "losses"
+        {**row, "median": float(np.median(row["losses"]))}
+        for row in figures.get("adamix-3", [])
+        if row.get("panel") == "losses"
     ]
     return pairs(
-        {"adamix-3": rows}, "adamix-3", {"method": "AdaMix"}, {"method": "NoisyGD (Fully-Private)"}, ("source",), "median"
+        {"adamix-3": rows},
+        "adamix-3",
+        {"method": "AdaMix"},
+        {"method": "NoisyGD (Fully-Private)"},
+        ("source",),
+        "median",
     )
 
 

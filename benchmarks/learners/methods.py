@@ -1,7 +1,8 @@
 """What the benchmark compares: five papers' learners and baselines, at frozen defaults, by name.
 
-Defaults come from the papers, or were chosen on MNIST digits, with what an earlier version of the page showed in mind; none was
-read off the test records. Every learner that takes steps makes 400 passes over its records, the default learner 50.
+Defaults come from the papers, or were chosen on MNIST digits, with what an earlier version of the page showed in mind;
+none was read off the test records. Every learner that takes steps makes 400 passes over its records, the default
+learner 50.
 """
 
 from __future__ import annotations
@@ -54,7 +55,8 @@ class Method:
         kind: the class.
         settings: arguments beside the task's.
         public: "labelled" records, "unlabelled" ones, "both", or "nothing".
-        beta: start from the encoded names of the classes at this scale; "public": the scale that fits the public records best.
+        beta: start from the encoded names of the classes at this scale; "public": the scale that fits the public
+            records best.
     """
 
     kind: type[Learner]
@@ -127,7 +129,9 @@ METHODS: dict[str, Method] = {
     "AdaMix, names (β = 100)": Method(AdaMix, FULL, "labelled", beta=100.0),
     "AdaMix, names (β by public records)": Method(AdaMix, FULL, "labelled", beta="public"),
     "AdaMix, projected, names (β = 100)": Method(AdaMix, {**FULL, "dimension": 2000}, "labelled", beta=100.0),
-    "AdaMix, projected, names (β by public records)": Method(AdaMix, {**FULL, "dimension": 2000}, "labelled", beta="public"),
+    "AdaMix, projected, names (β by public records)": Method(
+        AdaMix, {**FULL, "dimension": 2000}, "labelled", beta="public"
+    ),
 }
 
 
@@ -190,7 +194,9 @@ def names_alone(task: Task, _: str) -> NDArray[Any]:
 
 
 BASELINES: dict[str, Baseline] = {
-    "Only-Public": Baseline(lambda task, device: train_plainly(task, [task.public], device=device), "weight_decay=0.01"),
+    "Only-Public": Baseline(
+        lambda task, device: train_plainly(task, [task.public], device=device), "weight_decay=0.01"
+    ),
     "probe": Baseline(probe, f"weight_decay of {DECAYS} by a held-out fifth"),
     "nearest mean": Baseline(nearest_mean, ""),
     "class names alone": Baseline(names_alone, ""),

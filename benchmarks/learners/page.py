@@ -89,7 +89,9 @@ def page(cells: Cells, figures: Figures) -> str:
     return "\n\n".join([*(part.strip() for part in parts), _tuning(), claims(results), items(judged), LEFT]) + "\n"
 
 
-def _levels(results: Results, settings: Sequence[Setting], methods: Sequence[str], levels: Sequence[float]) -> list[str]:
+def _levels(
+    results: Results, settings: Sequence[Setting], methods: Sequence[str], levels: Sequence[float]
+) -> list[str]:
     """A table per setting: methods down, ε across."""
     head = ["learner", "no ε", *(f"ε = {level:g}" for level in levels)]
     return [
@@ -99,7 +101,9 @@ def _levels(results: Results, settings: Sequence[Setting], methods: Sequence[str
     ]
 
 
-def _rows(results: Results, setting: Setting, methods: Sequence[str], levels: Sequence[float], what: str = "") -> list[list[str]]:
+def _rows(
+    results: Results, setting: Setting, methods: Sequence[str], levels: Sequence[float], what: str = ""
+) -> list[list[str]]:
     return [
         [what + name, results.show(setting, name, None), *[""] * len(levels)]
         if name in BASELINES
@@ -148,10 +152,14 @@ def _time(results: Results) -> list[str]:
         for name in methods
     ]
     text = (
-        f"Time: {sum(len(seconds) for seconds in took.values())} runs of the core grid in {total / 60:.0f} minutes, encoding "
-        "not counted. Median seconds of one, with its plan and its certificate:"
+        f"Time: {sum(len(seconds) for seconds in took.values())} runs of the core grid in {total / 60:.0f} minutes, "
+        "encoding not counted. Median seconds of one, with its plan and its certificate:"
     )
-    return [text, table(["learner", *(f"{setting.source}, {setting.private:,}" for setting in settings)], rows)] if total else []
+    return (
+        [text, table(["learner", *(f"{setting.source}, {setting.private:,}" for setting in settings)], rows)]
+        if total
+        else []
+    )
 
 
 def _names(results: Results) -> list[str]:
@@ -160,8 +168,9 @@ def _names(results: Results) -> list[str]:
     if not any(results.show(setting, name, level) for setting in settings for name in named for level in levels):
         return []
     text = (
-        "## AdaMix from encoded class names\n\nFirst weights β·(encoded names), as the class list spells them: with the paper's "
-        "β = 100, and with the β of 1, 3, 10, 30, 100 at which the names alone fit the labelled public records best."
+        "## AdaMix from encoded class names\n\nFirst weights β·(encoded names), as the class list spells them: with "
+        "the paper's β = 100, and with the β of 1, 3, 10, 30, "
+        "100 at which the names alone fit the labelled public records best."
     )
     return [text, *_levels(results, settings, methods, levels)]
 
@@ -171,14 +180,18 @@ def _ablation(results: Results) -> list[str]:
     if not any(results.show(setting, name, level) for setting in settings for name in ABLATED for level in levels):
         return []
     text = (
-        "## What whitening, a small clip norm and a filter are worth\n\nWhitenedGD clips at C = 0.1, NoisyGD at 1, FilteredGD is "
-        "NoisyGD in which a record leaves when it has spent its share (0.7) of the steps ([proof](../proofs/noisy_gd.md))."
+        "## What whitening, a small clip norm and a filter are worth\n\nWhitenedGD clips at C = 0.1, NoisyGD at 1, "
+        "FilteredGD is NoisyGD in which a record leaves when it has spent its share (0.7) of the steps "
+        "([proof](../proofs/noisy_gd.md))."
     )
     found = [text, *_levels(results, settings, methods, levels)]
     rows = [
         [
             f"{one} − {two}",
-            *("; ".join(f"{gain} (ε = {e:g})" for e, gain in gains(results, s, one, two, levels).items()) for s in settings),
+            *(
+                "; ".join(f"{gain} (ε = {e:g})" for e, gain in gains(results, s, one, two, levels).items())
+                for s in settings
+            ),
         ]
         for one, two in (
             ("WhitenedGD", "NoisyGD, C = 0.1"),
@@ -195,8 +208,8 @@ def _shots(results: Results) -> list[str]:
     settings, methods, levels = GRIDS["shots"][0]
     found = _levels(results, settings, methods, levels)
     text = (
-        "## As many public records of each class\n\nAdaMix's splits: 2 or 5 labelled public records of each class (Golatkar et "
-        "al. 2022, §4), for features of Fashion-MNIST, and no others."
+        "## As many public records of each class\n\nAdaMix's splits: 2 or 5 labelled public records of each class "
+        "(Golatkar et al. 2022, §4), for features of Fashion-MNIST, and no others."
     )
     return [text, *found] if found else []
 
@@ -206,7 +219,10 @@ def _shifted(results: Results) -> list[str]:
     if not results.any(settings[1:]):
         return []
     rows = [
-        [f"{method}, {'MNIST digits' if setting.shifted else 'own'}", *(results.show(setting, method, level) for level in levels)]
+        [
+            f"{method}, {'MNIST digits' if setting.shifted else 'own'}",
+            *(results.show(setting, method, level) for level in levels),
+        ]
         for method in methods
         for setting in settings
     ]
@@ -235,10 +251,11 @@ def _sizes(results: Results) -> list[str]:
 def _large(results: Results) -> list[str]:
     found = _levels(results, *GRIDS["large"][0])
     text = (
-        "## All of Fashion-MNIST\n\nOf the 60,000 records 58,800 play the private part. None of the five papers has numbers for "
-        "it. Published for 60,000 private records without public data or encoder, tuned, at ε = 3 and δ = 1e-5: 86.0 % by a "
-        "network from pixels, 89.7 % by a linear model on ScatterNet's features, which need no training, 89.0 % by a network on "
-        "them (Tramèr and Boneh 2021, main results). What is missing was not run: every step sees all records."
+        "## All of Fashion-MNIST\n\nOf the 60,000 records 58,800 play the private part. None of the five papers has "
+        "numbers for it. Published for 60,000 private records without public data or encoder, tuned, at ε = 3 and δ = "
+        "1e-5: 86.0 % by a network from pixels, 89.7 % by a linear model on ScatterNet's features, which need no "
+        "training, 89.0 % by a network on them (Tramèr and Boneh 2021, main results). What is missing was not run: "
+        "every step sees all records."
     )
     return [text, *found] if found else []
 
@@ -258,7 +275,8 @@ def _tuning() -> str:
     tuned = best(trial.parameter).epsilon(delta=DELTA).upper
     more = pc.calibrate(best, epsilon=1.0, delta=DELTA).parameter / trial.parameter
     return (
-        "## What tuning would have cost\n\nTo release the best, by a score on the private records, of a random number of "
-        f"settings (geometric, {TRIALS} expected), each of them full batch at ε = 1, is ({tuned:.2f}, {DELTA:g})-DP. To stay at "
-        f"ε = 1, every one would need {more:.2f} times the noise. (`RandomTrials`, [proofs/tuning.md](../proofs/tuning.md).)"
+        "## What tuning would have cost\n\nTo release the best, by a score on the private records, of a random number "
+        f"of settings (geometric, {TRIALS} expected), each of them full batch at ε = 1, is ({tuned:.2f}, "
+        f"{DELTA:g})-DP. To stay at ε = 1, every one would need {more:.2f} times the noise. (`RandomTrials`, "
+        "[proofs/tuning.md](../proofs/tuning.md).)"
     )

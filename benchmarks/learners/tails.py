@@ -41,14 +41,20 @@ def long_tails(results: Results) -> list[str]:
         for method in methods:
             for level in [None] if method in BASELINES else levels:
                 cells = [
-                    (results.show(s, method, level), results.show(s, method, level, "minority") if s.imbalance > 1 else "")
+                    (
+                        results.show(s, method, level),
+                        results.show(s, method, level, "minority") if s.imbalance > 1 else "",
+                    )
                     for s in own
                 ]
                 name = method if level is None else f"{method}, ε = {level:g}"
                 rows.append([name, *(" / ".join(filter(None, pair)) for pair in cells)])
         found.append(f"### {source}\n\n" + table(["learner", *(f"ratio {s.imbalance:g}" for s in own)], rows))
     rows = [
-        [f"{one}, {what}: {setting.source}, ratio {setting.imbalance:g}", *beside(results, setting, one, others, levels, what)]
+        [
+            f"{one}, {what}: {setting.source}, ratio {setting.imbalance:g}",
+            *beside(results, setting, one, others, levels, what),
+        ]
         for one, others in rivals().items()
         for what in ("accuracy", "minority")
         if what == "accuracy" or one in BALANCED
@@ -75,17 +81,23 @@ def told(results: Results, levels: Sequence[float]) -> list[str]:
             for one, two in zip(BALANCED, (LONG_TAILED[0], LABELLED[-1]), strict=True):
                 gains = [results.gain((setting, one, level), (setting, two, level)) for level in levels]
                 ratio = f", ratio {setting.imbalance:g}" if setting.imbalance > 1 else ""
-                rows.append([f"{one}: {setting.source}, {setting.private:,}{ratio}", *(str(gain or "") for gain in gains)])
+                rows.append(
+                    [f"{one}: {setting.source}, {setting.private:,}{ratio}", *(str(gain or "") for gain in gains)]
+                )
     return [TOLD, table(["", *(f"ε = {level:g}" for level in levels)], rows)]
 
 
-def beside(results: Results, setting: Setting, one: str, others: Sequence[str], levels: Sequence[float], what: str) -> list[str]:
+def beside(
+    results: Results, setting: Setting, one: str, others: Sequence[str], levels: Sequence[float], what: str
+) -> list[str]:
     """By ε, one learner minus the best of others, where it was run."""
     found = []
     for level in levels:
         means = {name: list(results.values(setting, name, level, what).values()) for name in others}
         run = {name: float(np.mean(values)) for name, values in means.items() if values}
         best = max(run, key=run.__getitem__, default=one)
-        gain = results.gain((setting, one, level), (setting, best, level), what, comparisons=len(others)) if run else None
+        gain = (
+            results.gain((setting, one, level), (setting, best, level), what, comparisons=len(others)) if run else None
+        )
         found.append(f"{gain} ({best})" if gain else "")
     return found

@@ -29,7 +29,10 @@ def self_training(results: Results) -> list[str]:
         for setting in settings:
             gains = [results.gain((setting, method, level), (setting, plain, level)) for level in LEVELS]
             every += [gain for gain in gains if gain is not None]
-            shown = [(f"{gain} ({gain.seeds})" if gain.seeds > 1 else str(gain)) if gain is not None else "" for gain in gains]
+            shown = [
+                (f"{gain} ({gain.seeds})" if gain.seeds > 1 else str(gain)) if gain is not None else ""
+                for gain in gains
+            ]
             rows.append([f"{plain}: {setting.source}, ratio {setting.imbalance:g}", *shown])
     if not every:
         return []

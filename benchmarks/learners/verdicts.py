@@ -46,7 +46,9 @@ def verdicts(results: Results, figures: Figures) -> list[Verdict]:
 
 
 def _adamix(results: Results, figures: Figures) -> list[Verdict]:
-    def claim(place: str, claim: str, gains: Sequence[Gain], link: str, said: str = "", threshold: float = 0.0) -> Verdict:
+    def claim(
+        place: str, claim: str, gains: Sequence[Gain], link: str, said: str = "", threshold: float = 0.0
+    ) -> Verdict:
         return Verdict("AdaMix", place, claim, gains, link, said, threshold)
 
     def beside(one: str, two: str, settings: Sequence[object] = CORE) -> list[Gain]:
@@ -63,9 +65,17 @@ def _adamix(results: Results, figures: Figures) -> list[Verdict]:
     worst = listed(cells(results, TAILS[2:3], "AdaMix", START, HIGH))
     ngd, adaptive = {"learner": "NGD"}, {"learner": "AdaMix", "quantile": 0.9}
     return [
-        claim("Table 1", "errs less than Only-Public at ε = 1 and 3", beside("AdaMix", ALONE), CLAIMS, "Without its projection"),
+        claim(
+            "Table 1",
+            "errs less than Only-Public at ε = 1 and 3",
+            beside("AdaMix", ALONE),
+            CLAIMS,
+            "Without its projection",
+        ),
         claim("Table 1", "the same, with the projection as printed", beside("AdaMix, projected", ALONE), CLAIMS),
-        claim("Table 1", "errs less than PPGD", beside("AdaMix", "PPGD"), TABLES, "Wang and Zhou's two stages, full batch"),
+        claim(
+            "Table 1", "errs less than PPGD", beside("AdaMix", "PPGD"), TABLES, "Wang and Zhou's two stages, full batch"
+        ),
         claim(
             "Table 1",
             "PPGD does not improve over Only-Public (by a point)",
@@ -79,16 +89,19 @@ def _adamix(results: Results, figures: Figures) -> list[Verdict]:
             "its public gradient helps: beside the *public start*, which is AdaMix without it, at ε = 1 and 3",
             beside("AdaMix", START, CORE + TAILS),
             CLAIMS,
-            f"Of the balanced ones {tally(beside('AdaMix', START))}; long tails {tally(tails)} (ε = 0.1, too), with ratio 100 of "
-            f"Fashion-MNIST {worst} at ε = 1 and 3",
+            f"Of the balanced ones {tally(beside('AdaMix', START))}; long tails {tally(tails)} (ε = 0.1, too), with "
+            f"ratio 100 of Fashion-MNIST {worst} at ε = 1 and 3",
         ),
-        claim("Section 4.1", "Only-Public is always better than Fully-Private", beside(ALONE, FULL), CLAIMS, "As Table 1"),
+        claim(
+            "Section 4.1", "Only-Public is always better than Fully-Private", beside(ALONE, FULL), CLAIMS, "As Table 1"
+        ),
         claim(
             "Figure 1",
             "smallest error of all at every ε (beside the best of Fully-Private, PPGD and NGD in each cell)",
             beside_best(results, MIXED, "AdaMix", [FULL, "PPGD", "NGD"]),
             TABLES,
-            "Its attack, one threshold on the loss, is bounded by the certificate, which is the same for all at equal ε",
+            "Its attack, one threshold on the loss, is bounded by the certificate, "
+            "which is the same for all at equal ε",
         ),
         claim(
             "Figure 2",
@@ -132,8 +145,12 @@ def _adamix(results: Results, figures: Figures) -> list[Verdict]:
             CLAIMS,
             "With MiniLM's names of news groups",
         ),
-        claim("Figure 5", "adaptive clipping improves noisy descent (NGD)", parts(adaptive, ngd), "figures/adamix-5.md"),
-        claim("Figure 5", "projection improves it, too", parts({"learner": "NGD, projected"}, ngd), "figures/adamix-5.md"),
+        claim(
+            "Figure 5", "adaptive clipping improves noisy descent (NGD)", parts(adaptive, ngd), "figures/adamix-5.md"
+        ),
+        claim(
+            "Figure 5", "projection improves it, too", parts({"learner": "NGD, projected"}, ngd), "figures/adamix-5.md"
+        ),
         claim(
             "Figure 6",
             "a random subspace leaves more than twice the error",
@@ -189,7 +206,8 @@ def _dope(figures: Figures) -> list[Verdict]:
             "the same, linear on features, where the clip norm cuts (C = 0.1)",
             linear(0.1),
             "figures/few-public.md",
-            f"At C = 1 ({listed(linear(1.0))}) nothing is cut, and DOPE-SGD is warm DP-SGD by construction: that tests nothing",
+            f"At C = 1 ({listed(linear(1.0))}) nothing is cut, and DOPE-SGD is warm DP-SGD by construction: "
+            "that tests nothing",
         ),
         Verdict(
             "DOPE-SGD",
@@ -291,7 +309,9 @@ def _pda(results: Results, figures: Figures) -> list[Verdict]:
     warm = {"learner": "DP-SGD, warm"}
 
     def few(update: str) -> list[Gain]:
-        return pairs(figures, "few-public", {"learner": f"PDA-DPMD, {update}"}, warm, ("epsilon",), only={"clip_norm": 0.1})
+        return pairs(
+            figures, "few-public", {"learner": f"PDA-DPMD, {update}"}, warm, ("epsilon",), only={"clip_norm": 0.1}
+        )
 
     return [
         Verdict(
@@ -357,7 +377,9 @@ def _dppl(results: Results, figures: Figures) -> list[Verdict]:
             cells(results, TAILS, PUBLIC, "DP-SGD", what="minority"),
             LONG,
         ),
-        Verdict("DPPL", "Figure 5", "so is DPPL-Mean", cells(results, TAILS, "DPPL-Mean", "DP-SGD", what="minority"), LONG),
+        Verdict(
+            "DPPL", "Figure 5", "so is DPPL-Mean", cells(results, TAILS, "DPPL-Mean", "DP-SGD", what="minority"), LONG
+        ),
         Verdict(
             "DPPL",
             "Figure 6",

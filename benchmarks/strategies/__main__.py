@@ -1,6 +1,7 @@
 """``python -m benchmarks.strategies [searches] [wins] [peers] [learners]``: tables of results/strategies.md; else all.
 
-Searches and peers ask jax_privacy and dp-accounting if they are installed. Learners need PyTorch, and take 3,000 of pip's digits.
+Searches and peers ask jax_privacy and dp-accounting if they are installed. Learners need PyTorch, and take 3,000 of
+pip's digits.
 """
 
 from __future__ import annotations

@@ -12,7 +12,16 @@ import numpy as np
 
 import privcalc as pc
 from privcalc.numerics.floats import Floats
-from privcalc.strategies import CyclicPoisson, Dense, FixedOrder, MinSeparation, SquareRoot, Tree, optimal_toeplitz, sensitivity
+from privcalc.strategies import (
+    CyclicPoisson,
+    Dense,
+    FixedOrder,
+    MinSeparation,
+    SquareRoot,
+    Tree,
+    optimal_toeplitz,
+    sensitivity,
+)
 
 __all__ = ["peers"]
 
@@ -53,7 +62,12 @@ def sensitivities(jax_privacy: Any) -> None:
 def costs(accounting: Any) -> None:
     """ε of runs with bands and cyclic samples, and without sampling, as composed by dp-accounting."""
     print("\n| run | privcalc | seconds | dp-accounting | seconds |\n|---|---|---|---|---|")
-    for steps, classes, rate, noise in ((1000, 1, 0.01, 1.0), (2000, 4, 0.04, 2.0), (2000, 16, 0.16, 4.0), (400, 100, 1.0, 8.0)):
+    for steps, classes, rate, noise in (
+        (1000, 1, 0.01, 1.0),
+        (2000, 4, 0.04, 2.0),
+        (2000, 16, 0.16, 4.0),
+        (400, 100, 1.0, 8.0),
+    ):
         strategy = optimal_toeplitz(steps, MinSeparation(classes), bands=classes)
         order = FixedOrder(classes) if rate == 1 else CyclicPoisson(classes, rate)
         run = pc.CorrelatedGaussian(noise, strategy, order)

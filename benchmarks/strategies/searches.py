@@ -73,7 +73,9 @@ def theirs(steps: int, separation: int, bands: int) -> dict[str, Callable[[], St
         return Dense(np.tril(np.asarray(columns.optimize(steps, bands=bands).materialize())))
 
     def best() -> Strategy:
-        return Dense(np.tril(np.asarray(dense.optimize(steps, epochs=-(-steps // separation), bands=bands, equal_norm=True))))
+        return Dense(
+            np.tril(np.asarray(dense.optimize(steps, epochs=-(-steps // separation), bands=bands, equal_norm=True)))
+        )
 
     found = {"jax_privacy, bands": banded, "jax_privacy, 3 buffers": buffered}
     small = {"jax_privacy, bands, columns differ": normalised, "jax_privacy, dense optimum with as many bands": best}
@@ -95,7 +97,9 @@ def searches() -> None:
         }
         for name, make in makes.items():
             found, seconds = timed(make)
-            print(f"| {steps} | {separation} | {bands} | {name} | {error(found, apart):.5f} | {seconds:.2f} |", flush=True)
+            print(
+                f"| {steps} | {separation} | {bands} | {name} | {error(found, apart):.5f} | {seconds:.2f} |", flush=True
+            )
 
 
 def what_wins(picture: Path = PICTURE) -> None:

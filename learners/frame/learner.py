@@ -57,8 +57,8 @@ class Shape:
 class Learner(Parameters, ABC):
     """A classifier that trains through a ledger, and carries the certificate of what it released.
 
-    It has scikit-learn's methods, but for what fits many times: see :class:`learners.PrivateSearch`. A copy, or a pickle, has no
-    ledger.
+    It has scikit-learn's methods, but for what fits many times: see :class:`learners.PrivateSearch`. A copy, or a
+    pickle, has no ledger.
 
     Args:
         classes: the public list of classes.
@@ -126,32 +126,36 @@ class Learner(Parameters, ABC):
     ) -> Self:
         """Train on private records, and public ones if there are any.
 
-        If it raises after a step was charged, the ledger file stays open, its certificate is the whole plan's, and another fit
-        needs another file: nothing of this one can be gone on with. If nothing was charged yet, the same file will do.
+        If it raises after a step was charged, the ledger file stays open, its certificate is the whole plan's, and
+        another fit needs another file: nothing of this one can be gone on with. If nothing was charged yet, the same
+        file will do.
 
         Args:
             X: private features, shape (n, …).
             y: n labels from ``classes``.
-            X_public: public features. Giving them declares that they are: they are used without noise. The certificate has a
-                digest of them, as of ``y_public`` and of first weights: ``certificate_.verify(public={"X_public": X_public})``.
+            X_public: public features. Giving them declares that they are: they are used without noise. The certificate
+                has a digest of them, as of ``y_public`` and of first weights:
+                ``certificate_.verify(public={"X_public": X_public})``.
             y_public: their labels.
             persons: whose each row of X is, a number or a text, where the sampler is for persons with several rows
                 (``pc.UserSampled``): the certificate is then for persons.
-            norms_every: measure what each record really costs, in ``losses_`` (:class:`privcalc.RealisedLosses`), as sensitive as
-                the records: exact for full batches; where steps are sampled, with a pass over all records every so many steps,
-                and in between only of the batch, the others charged the worst case. Add-or-remove-one.
+            norms_every: measure what each record really costs, in ``losses_`` (:class:`privcalc.RealisedLosses`), as
+                sensitive as the records: exact for full batches; where steps are sampled, with a pass over all records
+                every so many steps, and in between only of the batch, the others charged the worst case.
+                Add-or-remove-one.
             budget: of the data set (:class:`privcalc.Budget`): the plan is reserved there before anything is drawn.
-            look: first run the first step with and without one record (:func:`privcalc.attacks.replay.replay`), and show on the
-                screen what was found. It depends on the records, and is kept nowhere.
+            look: first run the first step with and without one record (:func:`privcalc.attacks.replay.replay`), and
+                show on the screen what was found. It depends on the records, and is kept nowhere.
 
         Raises:
-            PrivcalcError: if shapes or labels do not fit, or the budget allows no step; if ``X_public`` is X; or if this learner
-                has released something already, which one certificate would not count.
+            PrivcalcError: if shapes or labels do not fit, or the budget allows no step; if ``X_public`` is X; or if
+                this learner has released something already, which one certificate would not count.
         """
         if self._spent:
             raise pc.PrivcalcError(
-                f"fit: this {type(self).__name__} was fitted, and its next certificate would not count that. Fit another, "
-                "type(model)(**model.get_params()), and compose: pc.certify([one.certificate_, other.certificate_], delta=...)"
+                f"fit: this {type(self).__name__} was fitted, and its next certificate would not count that. Fit "
+                "another, type(model)(**model.get_params()), and compose: pc.certify([one.certificate_, "
+                "other.certificate_], delta=...)"
             )
         positions(self.classes)
         if (clip_norm := getattr(self, "clip_norm", None)) is not None:
@@ -172,8 +176,8 @@ class Learner(Parameters, ABC):
                 ledger.say(start=earlier)
                 if ledger.would_exceed(plan.run):
                     raise pc.PrivcalcError(
-                        f"ledger = {os.fspath(self.ledger or '')!r}: a fit that stopped has used some of the plan {plan.run}; "
-                        "give another ledger, and compose the certificates of both"
+                        f"ledger = {os.fspath(self.ledger or '')!r}: a fit that stopped has used some of the plan "
+                        f"{plan.run}; give another ledger, and compose the certificates of both"
                     )
                 private = self.handle(
                     X,
@@ -205,12 +209,16 @@ class Learner(Parameters, ABC):
         """Their shape, and what they are."""
         size, *shape_of_one = _shape("X", X) or (0,)
         if not size and self.relation is pc.REPLACE_ONE:
-            raise pc.PrivcalcError(f"X: must have at least one record under {self.relation}, where there is one to replace")
+            raise pc.PrivcalcError(
+                f"X: must have at least one record under {self.relation}, where there is one to replace"
+            )
         users = self._are_users((size, *shape_of_one), _shape("y", y))
         record = tuple(shape_of_one[1:] if users else shape_of_one)
         if not record or 0 in record or (self._flat and len(record) != 1):
             one = "features" if self._flat else "…"
-            raise pc.PrivcalcError(f"X: must have shape (n, {one}), at least one number each, not {(size, *shape_of_one)}")
+            raise pc.PrivcalcError(
+                f"X: must have shape (n, {one}), at least one number each, not {(size, *shape_of_one)}"
+            )
         return Shape(size, self._count(size), users, record)
 
     def _show_first_step(self, plan: Plan, data: tuple[Any, ...], public: tuple[Any, Any]) -> None:
@@ -287,10 +295,14 @@ class Learner(Parameters, ABC):
             raise pc.PrivcalcError(f"norms_every: must be None under {self.relation}: losses depend on the replacement")
         kinds = {type(mechanism) for mechanism, _ in plan.run.entries}
         if len(plan.run.entries) != 1 or not kinds <= {pc.Gaussian, pc.PoissonSampled}:
-            raise pc.PrivcalcError(f"norms_every: must be None for {plan.run}: only full batches and Poisson are measured")
+            raise pc.PrivcalcError(
+                f"norms_every: must be None for {plan.run}: only full batches and Poisson are measured"
+            )
         step = plan.step
         rate = step.rate if isinstance(step, pc.PoissonSampled) else 1.0
-        inner = getattr(step, "mechanism", step)  # whose noise need not be the plan's, where a sampler describes the whole step
+        inner = getattr(
+            step, "mechanism", step
+        )  # whose noise need not be the plan's, where a sampler describes the whole step
         if not isinstance(inner, pc.Gaussian):
             raise pc.PrivcalcError(f"norms_every: must be None for {step}: only Gaussian noise is measured")
         return pc.RealisedLosses(size, inner.noise_multiplier, rate, clip_norm=1.0)  # of shares of it
@@ -324,7 +336,9 @@ class Learner(Parameters, ABC):
         if isinstance(start, Learner) and earlier is None:
             raise pc.PrivcalcError(f"start = {start}: must be fitted, to have weights")
         if earlier is not None and (earlier.relation, earlier.document["unit"]) != (self.relation, unit):
-            raise pc.PrivcalcError(f"start: must be certified under {self.relation} for {unit}, to be composed with this fit")
+            raise pc.PrivcalcError(
+                f"start: must be certified under {self.relation} for {unit}, to be composed with this fit"
+            )
         said = dataclasses.replace(
             self.assumptions,
             public_records="public" if public else None,

@@ -71,11 +71,11 @@ class Plan:
     ) -> float:
         """A step size for the mean gradient of softmax regression: min(largest/min(1, C), ν·batch/(zC√T)).
 
-        ν·batch/(zC√T) is where T steps leave noise of standard deviation ν in a coordinate of the model, hence in a logit of
-        features of norm 1; ν is ``noise``, in proportion less where the strength is below 25. A gradient that is clipped to C
-        bends, like itself, by the factor C/‖g‖ less: so the limit for stability is for the product of rate and C, ‖g‖ being
-        about 1 where C is not below it. Nor is the rate above 1/λ, λ the weight decay. The constants were chosen on MNIST digits;
-        z, T, C and the batch are public
+        ν·batch/(zC√T) is where T steps leave noise of standard deviation ν in a coordinate of the model, hence in a
+        logit of features of norm 1; ν is ``noise``, in proportion less where the strength is below 25. A gradient that
+        is clipped to C bends, like itself, by the factor C/‖g‖ less: so the limit for stability is for the product of
+        rate and C, ‖g‖ being about 1 where C is not below it. Nor is the rate above 1/λ, λ the weight decay. The
+        constants were chosen on MNIST digits; z, T, C and the batch are public
         (``proofs/noisy_gd.md``).
         """
         noise *= min(1.0, self.strength(batch, classes) / ENOUGH)
@@ -118,7 +118,9 @@ def make_plan(
     given = {"epsilon": epsilon, "noise_multiplier": noise_multiplier, "steps": steps}
     known = [name for name, value in given.items() if value is not None]
     if len(known) != 2:
-        raise pc.PrivcalcError(f"{', '.join(known) or 'nothing'}: must be exactly two of epsilon, noise_multiplier and steps")
+        raise pc.PrivcalcError(
+            f"{', '.join(known) or 'nothing'}: must be exactly two of epsilon, noise_multiplier and steps"
+        )
     if noise_multiplier is None:
         assert steps is not None
         count = steps
@@ -131,5 +133,7 @@ def make_plan(
     else:
         noise, number = noise_multiplier, steps
     if number < 1:
-        raise pc.PrivcalcError(f"epsilon = {epsilon!r}: allows no step with noise_multiplier = {noise!r}; use more noise")
+        raise pc.PrivcalcError(
+            f"epsilon = {epsilon!r}: allows no step with noise_multiplier = {noise!r}; use more noise"
+        )
     return Plan.of(step(noise) * number, noise, delta, relation)

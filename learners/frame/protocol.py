@@ -21,7 +21,9 @@ def alone(fit: Method) -> Method:
     def fitted(self: Any, *args: Any, **kwargs: Any) -> Any:
         mine = object()
         if self.__dict__.setdefault("_fitting", mine) is not mine:
-            raise pc.PrivcalcError(f"fit: this {type(self).__name__} is being fitted by another thread; make one for each")
+            raise pc.PrivcalcError(
+                f"fit: this {type(self).__name__} is being fitted by another thread; make one for each"
+            )
         try:
             return fit(self, *args, **kwargs)
         finally:
@@ -53,11 +55,14 @@ class Parameters:
         """Change arguments, before ``fit``.
 
         Raises:
-            PrivcalcError: if it was fitted, which its certificate is about; or for an unknown or wrong one: then none is changed.
+            PrivcalcError: if it was fitted, which its certificate is about; or for an unknown or wrong one: then none
+                is changed.
         """
         own = self.get_params(deep=False)
         if getattr(self, "_spent", False) or hasattr(self, "certificate_"):
-            raise pc.PrivcalcError(f"set_params: this {type(self).__name__} was fitted as it is; make another, and set those")
+            raise pc.PrivcalcError(
+                f"set_params: this {type(self).__name__} was fitted as it is; make another, and set those"
+            )
         if unknown := sorted(set(params) - set(own)):
             raise pc.PrivcalcError(f"{unknown[0]}: must be an argument of {type(self).__name__}: {', '.join(own)}")
         type(self)(**{**own, **params})  # checks them
@@ -72,9 +77,10 @@ class Parameters:
             PrivcalcError: always.
         """
         raise pc.PrivcalcError(
-            f"{type(self).__name__}: must not be given to scikit-learn's searches, cross-validation, ensembles or pipelines: "
-            "they fit many times, on records that are not sampled as planned, and no certificate would count it. "
-            "learners.PrivateSearch makes a random number of trials and is charged for them (pc.RandomTrials, proofs/tuning.md)"
+            f"{type(self).__name__}: must not be given to scikit-learn's searches, cross-validation, ensembles or "
+            "pipelines: they fit many times, on records that are not sampled as planned, and no certificate would "
+            "count it. learners.PrivateSearch makes a random number of trials and is charged for them "
+            "(pc.RandomTrials, proofs/tuning.md)"
         )
 
     def __getstate__(self) -> dict[str, Any]:

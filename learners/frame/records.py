@@ -73,8 +73,8 @@ class PrivateRecords:
     """Private records behind a ledger.
 
     Features that are not finite count as 0, and none exceeds 1e15, nor do real-valued labels; where sums are exact
-    (``proofs/sums.md``), each record is rounded to 19 binary digits of its norm. Nothing tells how many records there are: under
-    add-or-remove-one that is private too, and learners divide by a public count.
+    (``proofs/sums.md``), each record is rounded to 19 binary digits of its norm. Nothing tells how many records there
+    are: under add-or-remove-one that is private too, and learners divide by a public count.
 
     Args:
         features: shape (n, …).
@@ -116,7 +116,8 @@ class PrivateRecords:
             self._labels = self._labels.reshape(np.shape(labels))
         elif self._labels.shape != self._features.shape[:1] or math.prod(np.shape(labels)[1:]) != 1:
             raise pc.PrivcalcError(
-                f"y: has {len(self._labels)} labels, must have as many as X has rows, {len(self._features)}, in one column"
+                f"y: has {len(self._labels)} labels, must have as many as X has rows, {len(self._features)}, "
+                "in one column"
             )
         self._ledger, self._persons = ledger, persons
         self._told = Provenance("clipped", divided=DIVIDED[normaliser], by="learner")
@@ -136,7 +137,9 @@ class PrivateRecords:
             clip_norm: bound of one record's norm.
         """
         if self._losses is not None and not isinstance(contribution, TellsNorms):  # before anything is charged
-            raise pc.PrivcalcError(f"norms_every: cannot be given, the norms of {type(contribution).__name__} are not measured")
+            raise pc.PrivcalcError(
+                f"norms_every: cannot be given, the norms of {type(contribution).__name__} are not measured"
+            )
         exact, batch, labels = isinstance(contribution, Exact), None, self._labels
         features: Any = self._as_rows() if exact else self._features
         if step.sampled:
@@ -179,7 +182,12 @@ class PrivateRecords:
         self._losses.update(contribution.ratios(features, labels, clip_norm).double().cpu().numpy(), indices=rows)
 
     def select(
-        self, utility: Utility, mechanism: pc.ExponentialMechanism | pc.TopK, sensitivity: float, *, monotone: bool = False
+        self,
+        utility: Utility,
+        mechanism: pc.ExponentialMechanism | pc.TopK,
+        sensitivity: float,
+        *,
+        monotone: bool = False,
     ) -> int | NDArray[np.int64]:
         """Choose among public candidates by their utility, through :meth:`Ledger.select`.
 
@@ -207,7 +215,8 @@ class PrivateRecords:
 def is_private(public: ArrayLike | Tensor, private: ArrayLike | Tensor) -> bool:
     """Whether "public" records are the private ones: the same memory, or all the same rows in any order and precision.
 
-    A copy of some of the records is not looked for: whether it is refused would tell who is among them (proofs/assumptions.md).
+    A copy of some of the records is not looked for: whether it is refused would tell who is among them
+    (proofs/assumptions.md).
     """
     if public is private or np.shares_memory(_array(public), _array(private)):
         return True
@@ -232,7 +241,9 @@ def _precision(values: ArrayLike | Tensor) -> torch.dtype:
     """The kind of floats that it is of; doubles hold all others."""
     if isinstance(values, Tensor):
         return values.dtype if values.dtype.is_floating_point else torch.float64
-    return {np.dtype(np.float16): torch.float16, np.dtype(np.float32): torch.float32}.get(np.asarray(values).dtype, torch.float64)
+    return {np.dtype(np.float16): torch.float16, np.dtype(np.float32): torch.float32}.get(
+        np.asarray(values).dtype, torch.float64
+    )
 
 
 def _rows(array: NDArray[Any]) -> Counter[bytes]:
@@ -274,7 +285,9 @@ def positions(classes: Sequence[Any]) -> dict[Any, int]:
     """
     try:
         position = {label: index for index, label in enumerate(classes)}
-        if len(position) == len(classes) >= 2 and not any(isinstance(x, float | np.floating) and math.isnan(x) for x in position):
+        if len(position) == len(classes) >= 2 and not any(
+            isinstance(x, float | np.floating) and math.isnan(x) for x in position
+        ):
             return position
     except (TypeError, ValueError, RuntimeError) as error:
         raise pc.PrivcalcError(f"classes = {classes!r}: must be a list of labels, such as numbers or texts") from error

@@ -2,9 +2,9 @@
 
 They are so on any device, with any number of threads and parts.
 
-Each record's contribution is a vector of whole numbers of a public unit, computed from the record alone in operations that do not
-depend on where it stands: products of matrices of integers below 2⁵³, which are exact in any order, and single elementwise
-operations of IEEE doubles. Its norm is at most C, in rational arithmetic. Proof: ``proofs/sums.md``.
+Each record's contribution is a vector of whole numbers of a public unit, computed from the record alone in operations
+that do not depend on where it stands: products of matrices of integers below 2⁵³, which are exact in any order, and
+single elementwise operations of IEEE doubles. Its norm is at most C, in rational arithmetic. Proof: ``proofs/sums.md``.
 """
 
 from __future__ import annotations

@@ -19,12 +19,12 @@ __all__ = ["NetworkGradient", "flatten", "unflatten"]
 class NetworkGradient:
     """The gradients of cross entropy at parameters θ, one vector: a :class:`Contribution`; or g_i − ĝ instead of g_i.
 
-    The model must treat every record for itself: batch normalisation mixes records, running statistics of any kind keep something
-    of them, and both are refused. Other state that a module keeps of itself never passes from records to records: each microbatch
-    sees a copy of the model as it was given. What a model keeps outside itself is not seen.
+    The model must treat every record for itself: batch normalisation mixes records, running statistics of any kind keep
+    something of them, and both are refused. Other state that a module keeps of itself never passes from records to
+    records: each microbatch sees a copy of the model as it was given. What a model keeps outside itself is not seen.
 
-    If units are users, features of shape (users, m, …) and labels of shape (users, m), g_i is the mean gradient of one user's
-    records. Records of zeros are no records.
+    If units are users, features of shape (users, m, …) and labels of shape (users, m), g_i is the mean gradient of one
+    user's records. Records of zeros are no records.
 
     Args:
         model: the architecture; its own parameters are not used.
@@ -41,7 +41,9 @@ class NetworkGradient:
     def __post_init__(self) -> None:
         for module in self.model.modules():
             if isinstance(module, nn.modules.batchnorm._BatchNorm) or getattr(module, "track_running_stats", False):
-                raise pc.PrivcalcError(f"model: {module} mixes the records of a batch; use group or layer normalisation")
+                raise pc.PrivcalcError(
+                    f"model: {module} mixes the records of a batch; use group or layer normalisation"
+                )
 
     def clipped_sum(self, features: Tensor, labels: Tensor, clip_norm: float) -> Tensor:
         """Σ_i clip_C(g_i − ĝ), one vector, added in double precision."""

@@ -1,7 +1,7 @@
 """Softmax regression without intercept: W of shape (features, classes), loss −log softmax(xW)_y.
 
-One record's gradient is the outer product of x and r = softmax(xW) − e_y, so that its norm is ‖x‖·‖r‖: clipping needs no
-gradient of its own per record, and a private step costs two matrix products, as a public one does.
+One record's gradient is the outer product of x and r = softmax(xW) − e_y, so that its norm is ‖x‖·‖r‖: clipping needs
+no gradient of its own per record, and a private step costs two matrix products, as a public one does.
 """
 
 from __future__ import annotations
@@ -116,7 +116,9 @@ def into_ball(weights: Tensor, radius: float | None) -> Tensor:
     return weights if radius is None else weights * min(1.0, radius / max(float(weights.norm()), 1e-30))
 
 
-def one_pass(features: Tensor, labels: Tensor, *, start: Tensor, curvature: float, radius: float | None = None) -> Tensor:
+def one_pass(
+    features: Tensor, labels: Tensor, *, start: Tensor, curvature: float, radius: float | None = None
+) -> Tensor:
     """One pass of projected gradient descent, η_t = 2/(c(t + 1)), a record at a time in the given order.
 
     AdaMix, Algorithm 3.
@@ -135,7 +137,13 @@ def one_pass(features: Tensor, labels: Tensor, *, start: Tensor, curvature: floa
 
 
 def train_public(
-    features: Tensor, labels: Tensor, *, start: Tensor, weight_decay: float, steps: int = 200, reference: Tensor | None = None
+    features: Tensor,
+    labels: Tensor,
+    *,
+    start: Tensor,
+    weight_decay: float,
+    steps: int = 200,
+    reference: Tensor | None = None,
 ) -> Tensor:
     """Minimise Σ loss + weight_decay/2·‖W − reference‖² over public records, by L-BFGS.
 

@@ -2,8 +2,8 @@
 
     two worlds, sampled  ->  events, counted  ->  Clopper and Pearson's bounds  ->  Measured
 
-An attack that shows more than a certificate allows refutes the certificate, or what was run under it. One that shows less proves
-nothing: a better one may exist.
+An attack that shows more than a certificate allows refutes the certificate, or what was run under it. One that shows
+less proves nothing: a better one may exist.
 """
 
 from privcalc.attacks.counts import Measured, at_least, at_most, from_counts

@@ -1,7 +1,8 @@
 """Lower bounds of ε, μ, δ and 1 − β from events that were counted in two neighbouring worlds.
 
-For every event S, P(S) ≤ e^ε Q(S) + δ(ε) and P(S) ≤ 1 − β(Q(S)) (Wasserman, Zhou 2010; Kairouz, Oh, Viswanath 2015). Clopper and
-Pearson's bounds (1934) for P(S) and Q(S) make that a statement with exact confidence: ``proofs/attacks.md``.
+For every event S, P(S) ≤ e^ε Q(S) + δ(ε) and P(S) ≤ 1 − β(Q(S)) (Wasserman, Zhou 2010; Kairouz, Oh, Viswanath 2015).
+Clopper and Pearson's bounds (1934) for P(S) and Q(S) make that a statement with exact confidence:
+``proofs/attacks.md``.
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ def at_least(hits: ArrayLike, trials: ArrayLike, error: float) -> Floats:
         0.0236
     """
     k, n = np.asarray(hits, dtype=np.float64), np.asarray(trials, dtype=np.float64)
-    return np.asarray(np.where(k > 0, betaincinv(np.maximum(k, 1e-9), np.maximum(n - k, 0) + 1, error), 0.0), dtype=np.float64)
+    return np.asarray(
+        np.where(k > 0, betaincinv(np.maximum(k, 1e-9), np.maximum(n - k, 0) + 1, error), 0.0), dtype=np.float64
+    )
 
 
 def at_most(hits: ArrayLike, trials: ArrayLike, error: float) -> Floats:
@@ -107,7 +110,11 @@ class Measured:
         """
         value = errors.real("alpha", alpha, "a probability in [0, 1]", low=0.0, high=1.0)
         return max(
-            float(np.interp(value, *_hull(np.append(self.false[order], [0.0, 1.0]), np.append(self.power[order], [0.0, 1.0]))))
+            float(
+                np.interp(
+                    value, *_hull(np.append(self.false[order], [0.0, 1.0]), np.append(self.power[order], [0.0, 1.0]))
+                )
+            )
             for order in (self.forward, ~self.forward)
         )
 
@@ -167,7 +174,13 @@ def from_counts(
     k = np.atleast_1d(errors.array("hits", hits))
     j = np.atleast_1d(errors.array("false_hits", false_hits))
     for name, values, most in (("hits", k, n), ("false_hits", j, m)):
-        if values.dtype.kind not in "iu" or values.ndim != 1 or values.size == 0 or values.min() < 0 or values.max() > most:
+        if (
+            values.dtype.kind not in "iu"
+            or values.ndim != 1
+            or values.size == 0
+            or values.min() < 0
+            or values.max() > most
+        ):
             raise PrivcalcError(f"{name} = {values.tolist()!r}: must be whole numbers from 0 to {most}")
     if k.size != j.size:
         raise PrivcalcError(f"false_hits = {j.tolist()!r}: must be as many as hits, {k.size}")
@@ -175,7 +188,10 @@ def from_counts(
     power, false = at_least(k, n, error), at_most(j, m, error)
     # P(S) ≥ p and Q(S) ≤ q say of the complement that Q(Sᶜ) ≥ 1 − q and P(Sᶜ) ≤ 1 − p: no further error.
     return Measured(
-        np.concatenate([power, 1 - false]), np.concatenate([false, 1 - power]), confidence, np.repeat([True, False], k.size)
+        np.concatenate([power, 1 - false]),
+        np.concatenate([false, 1 - power]),
+        confidence,
+        np.repeat([True, False], k.size),
     )
 
 

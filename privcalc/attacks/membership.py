@@ -61,8 +61,9 @@ def membership(
 ) -> Membership:
     """Attack by the loss: a record whose loss is small is said to be a member.
 
-    Half of the others, drawn at random, sets the thresholds; the members and the other half are counted. The bounds hold if
-    losses are independent, as when each comes from a run of its own; losses of one model are not, and describe that model only.
+    Half of the others, drawn at random, sets the thresholds; the members and the other half are counted. The bounds
+    hold if losses are independent, as when each comes from a run of its own; losses of one model are not, and describe
+    that model only.
 
     Args:
         member_losses: of records that were trained on.

@@ -43,7 +43,11 @@ def guess_probability(*, correct: int, guesses: int, canaries: int, epsilon: flo
         0.06565
     """
     m = errors.count("canaries", canaries, least=1)
-    r, e, d = errors.count("guesses", guesses, least=1), errors.epsilon("epsilon", epsilon), errors.delta("delta", delta)
+    r, e, d = (
+        errors.count("guesses", guesses, least=1),
+        errors.epsilon("epsilon", epsilon),
+        errors.delta("delta", delta),
+    )
     v = errors.count("correct", correct)
     if not v <= r <= m:
         raise PrivcalcError(f"guesses = {r}: must be from correct = {v} to canaries = {m}")
@@ -90,7 +94,8 @@ class OneRun:
         def refuted(x: float, r: int, v: int) -> bool:
             claims = curve(x)
             return any(
-                guess_probability(correct=v, guesses=r, canaries=self.canaries, epsilon=e, delta=d) <= error for e, d in claims
+                guess_probability(correct=v, guesses=r, canaries=self.canaries, epsilon=e, delta=d) <= error
+                for e, d in claims
             )
 
         best = 0.0
@@ -124,8 +129,8 @@ def one_run(
 ) -> OneRun:
     """From the scores of canaries, each of which was put in by a fair coin of its own.
 
-    Half of the guesses say that the canaries with the largest scores were in, the others that those with the smallest were out.
-    How many guesses are made must not depend on the scores; several numbers share the error.
+    Half of the guesses say that the canaries with the largest scores were in, the others that those with the smallest
+    were out. How many guesses are made must not depend on the scores; several numbers share the error.
 
     Args:
         scores: one per canary, from what was released; larger ones say that it was in.
@@ -162,5 +167,7 @@ def one_run(
         r = errors.count("guesses", number, least=1)
         if r > m:
             raise PrivcalcError(f"guesses = {r}: must be at most the number of canaries, {m}")
-        correct.append(int(there[order[m - (r + 1) // 2 :]].sum() + (1 - there[order[: r // 2]].astype(np.int64)).sum()))
+        correct.append(
+            int(there[order[m - (r + 1) // 2 :]].sum() + (1 - there[order[: r // 2]].astype(np.int64)).sum())
+        )
     return OneRun(m, tuple(map(int, numbers)), tuple(correct), level(confidence))

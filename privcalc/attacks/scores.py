@@ -38,7 +38,9 @@ def as_scores(name: str, values: ArrayLike) -> Floats:
     """Return at least eight scores, none of them NaN."""
     scores = errors.floats(name, values, "numbers")
     if scores.ndim != 1 or scores.size < 8 or np.isnan(scores).any():
-        raise PrivcalcError(f"{name}: must be at least 8 numbers in one dimension, none of them NaN; has shape {scores.shape}")
+        raise PrivcalcError(
+            f"{name}: must be at least 8 numbers in one dimension, none of them NaN; has shape {scores.shape}"
+        )
     return scores
 
 
@@ -52,9 +54,9 @@ def from_scores(
 ) -> Measured:
     """From independent scores of two neighbouring worlds, larger ones speaking for the first.
 
-    A quarter of both samples, drawn at random, chooses thresholds: for each δ and each order of the worlds the one that would
-    show the largest ε, and those for μ and the advantage. The rest is counted. The bounds hold whatever the scores mean; good
-    scores make them large.
+    A quarter of both samples, drawn at random, chooses thresholds: for each δ and each order of the worlds the one that
+    would show the largest ε, and those for μ and the advantage. The rest is counted. The bounds hold whatever the
+    scores mean; good scores make them large.
 
     Source: Clopper, Pearson 1934; sample splitting.
 
@@ -78,10 +80,16 @@ def from_scores(
         >>> print(f"{found.epsilon(delta=1e-2):.3f} {found.mu():.3f}")
         2.145 0.978
     """
-    deltas = [errors.delta("delta", value) for value in np.atleast_1d(errors.floats("delta", delta, "probabilities")).tolist()]
+    deltas = [
+        errors.delta("delta", value) for value in np.atleast_1d(errors.floats("delta", delta, "probabilities")).tolist()
+    ]
     rng = np.random.default_rng(errors.count("seed", seed))
-    one, other = (rng.permutation(as_scores(name, values)) for name, values in (("with_it", with_it), ("without", without)))
-    (seen, kept), (seen_other, kept_other) = ((x[: round(TRAIN * x.size)], x[round(TRAIN * x.size) :]) for x in (one, other))
+    one, other = (
+        rng.permutation(as_scores(name, values)) for name, values in (("with_it", with_it), ("without", without))
+    )
+    (seen, kept), (seen_other, kept_other) = (
+        (x[: round(TRAIN * x.size)], x[round(TRAIN * x.size) :]) for x in (one, other)
+    )
     grid = _candidates(np.concatenate([seen, seen_other]))
     power = at_least(_share(seen, grid) * seen.size, seen.size, CAUTION)
     false = at_most(_share(seen_other, grid) * seen_other.size, seen_other.size, CAUTION)
@@ -89,7 +97,9 @@ def from_scores(
         merits = [power - false, np.nan_to_num(ndtri(power) - ndtri(false), nan=-math.inf, posinf=-math.inf)]
         for value in deltas:
             for above, below in ((power, false), (1 - false, 1 - power)):
-                merits.append(np.where(above > value, np.log(np.maximum(above - value, 1e-300)) - np.log(below), -math.inf))
+                merits.append(
+                    np.where(above > value, np.log(np.maximum(above - value, 1e-300)) - np.log(below), -math.inf)
+                )
     chosen = np.unique([grid[int(np.argmax(merit))] for merit in merits])
     hits, false_hits = ((x.size - np.searchsorted(np.sort(x), chosen)).tolist() for x in (kept, kept_other))
     return from_counts(hits, kept.size, false_hits, kept_other.size, confidence=confidence)
@@ -117,7 +127,8 @@ def likelihood_ratio(
 ) -> Measured:
     """The best test of a known pair (Neyman, Pearson 1933), on samples.
 
-    Round outputs if the real-valued mechanism is meant: the last bits of floating-point noise tell worlds apart (Mironov 2012).
+    Round outputs if the real-valued mechanism is meant: the last bits of floating-point noise tell worlds apart
+    (Mironov 2012).
 
     Args:
         with_it: draws so many outputs of the first world.
@@ -138,7 +149,9 @@ def likelihood_ratio(
         True
     """
     n, rng = errors.count("size", size, least=32), np.random.default_rng(errors.count("seed", seed))
-    scores = [np.asarray(loss(np.asarray(draw(rng, n), dtype=np.float64)), dtype=np.float64) for draw in (with_it, without)]
+    scores = [
+        np.asarray(loss(np.asarray(draw(rng, n), dtype=np.float64)), dtype=np.float64) for draw in (with_it, without)
+    ]
     return from_scores(*scores, delta=delta, confidence=confidence, seed=seed)
 
 
@@ -181,7 +194,9 @@ def black_box(
     errors.function("mechanism", mechanism, "of a data set and a generator")
     n, rng = errors.count("size", size, least=64), np.random.default_rng(errors.count("seed", seed))
     try:
-        outputs = [np.array([np.ravel(mechanism(data, rng)) for _ in range(n)], dtype=np.float64) for data in (one, other)]
+        outputs = [
+            np.array([np.ravel(mechanism(data, rng)) for _ in range(n)], dtype=np.float64) for data in (one, other)
+        ]
     except ValueError as error:
         raise PrivcalcError("mechanism: must return numbers, always of the same shape") from error
     if statistic is not None:

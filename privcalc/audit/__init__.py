@@ -7,4 +7,12 @@ from privcalc.audit.realised import RealisedLosses
 from privcalc.audit.sensitive import RealisedValues
 from privcalc.audit.statements import EventRestricted
 
-__all__ = ["AuditPlan", "EventRestricted", "IndividualFilter", "RealisedLosses", "RealisedValues", "plan_audit", "totals"]
+__all__ = [
+    "AuditPlan",
+    "EventRestricted",
+    "IndividualFilter",
+    "RealisedLosses",
+    "RealisedValues",
+    "plan_audit",
+    "totals",
+]

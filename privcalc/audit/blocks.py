@@ -1,8 +1,9 @@
 """Audits of more records than memory has: tables of norms on disk, computed block by block of records.
 
-A block is a range of record numbers. Its ε depend on its own rows alone, whatever files and row groups they are spread over, and
-whoever computes it: a contour is shared by the records of a block, so blocks must not follow row groups, workers or memory.
-Row groups say which records and steps they have, so that a block reads those alone in which it has rows.
+A block is a range of record numbers. Its ε depend on its own rows alone, whatever files and row groups they are spread
+over, and whoever computes it: a contour is shared by the records of a block, so blocks must not follow row groups,
+workers or memory. Row groups say which records and steps they have, so that a block reads those alone in which it has
+rows.
 """
 
 from __future__ import annotations
@@ -108,8 +109,8 @@ class Blocks:
                 rows += part[0].size
             if rows > WAITING:
                 raise errors.PrivcalcError(
-                    f"step: the rows of a step are spread so far over {self.paths[this['file']]!r} that they do not fit into "
-                    "memory: sort by step, then record"
+                    f"step: the rows of a step are spread so far over {self.paths[this['file']]!r} that they do not "
+                    "fit into memory: sort by step, then record"
                 )
             for step in sorted(step for step in waiting if step < following):
                 joined = _joined(step, waiting.pop(step), first)
@@ -139,7 +140,10 @@ def _pieces(path: str, this: NDArray[Any], first: int, last: int) -> Iterator[tu
             if not record.size:
                 continue
             told = (this["low"], this["high"]), (this["begin"], this["end"])
-            if any(column.min() < low or column.max() > high for column, (low, high) in zip((record, step), told, strict=True)):
+            if any(
+                column.min() < low or column.max() > high
+                for column, (low, high) in zip((record, step), told, strict=True)
+            ):
                 raise errors.PrivcalcError(f"norms = {path!r}: must have the rows that its row groups say they have")
             norm = part.column("norm_ratio").to_numpy(zero_copy_only=False)
             group = part.column("group").to_numpy(zero_copy_only=False) if "group" in names else None
@@ -148,7 +152,12 @@ def _pieces(path: str, this: NDArray[Any], first: int, last: int) -> Iterator[tu
                 record, step, norm, group = record[here], step[here], norm[here], None if group is None else group[here]
             if (np.diff(step) < 0).any():
                 order = np.argsort(step, kind="stable")
-                record, step, norm, group = record[order], step[order], norm[order], None if group is None else group[order]
+                record, step, norm, group = (
+                    record[order],
+                    step[order],
+                    norm[order],
+                    None if group is None else group[order],
+                )
             edges = [0, *(np.flatnonzero(np.diff(step)) + 1).tolist(), step.size] if step.size else []
             for start, stop in itertools.pairwise(edges):
                 rows = slice(start, stop)
@@ -209,7 +218,8 @@ def _plan(paths: tuple[str, ...], seen: str) -> NDArray[np.void]:
                 kind = types.field(name).type
                 if not (kinds.is_integer(kind) or (name == "norm_ratio" and kinds.is_floating(kind))):
                     raise errors.PrivcalcError(
-                        f"{name}: must be {'numbers' if name == 'norm_ratio' else 'whole numbers'}, not {kind}, in {path!r}"
+                        f"{name}: must be {'numbers' if name == 'norm_ratio' else 'whole numbers'}, not {kind}, "
+                        f"in {path!r}"
                     )
             columns = {told.schema.column(k).path: k for k in range(told.num_columns)}
             for group in range(told.num_row_groups):
@@ -248,12 +258,12 @@ def epsilons(
 ) -> tuple[Answer, parts.Parts]:
     """ε of every record at δ, as :class:`RealisedLosses` finds it, of tables that need not fit into memory.
 
-    The numbers do not depend on the engine, nor on how the rows are spread over files and row groups. They depend on ``size``,
-    in digits in which all of them are upper bounds.
+    The numbers do not depend on the engine, nor on how the rows are spread over files and row groups. They depend on
+    ``size``, in digits in which all of them are upper bounds.
 
     Args:
-        norms: a Parquet file or a folder of them, with the columns record, step, norm_ratio and optionally group, in any order;
-            the quicker, the nearer they are to being sorted by step and then record.
+        norms: a Parquet file or a folder of them, with the columns record, step, norm_ratio and optionally group, in
+            any order; the quicker, the nearer they are to being sorted by step and then record.
         noise_multiplier: noise standard deviation / clip norm of every step.
         delta: δ in [0, 1).
         out: folder of the parts; call ``remove`` when the answer is safe.
@@ -274,8 +284,8 @@ def epsilons(
     paths = tuple(str(path.resolve()) for path in (sorted(norms.glob("*.parquet")) if norms.is_dir() else [norms]))
     if not paths or (not norms.is_dir() and norms.suffix != ".parquet"):
         raise errors.PrivcalcError(
-            f"norms = {str(norms)!r}: must be a Parquet file (.parquet), or a folder with such files, to be computed in parts; "
-            "for others leave out --engine, --workers and --scheduler"
+            f"norms = {str(norms)!r}: must be a Parquet file (.parquet), or a folder with such files, to be computed "
+            "in parts; for others leave out --engine, --workers and --scheduler"
         )
     errors.delta("delta", delta)
     errors.count("size", size, least=1)

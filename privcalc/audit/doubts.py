@@ -13,7 +13,9 @@ __all__ = ["EMPTY", "Doubts"]
 CHOSEN = "If the indices were not the batches but records that you chose to measure, make an audit of these alone"
 """What else batches of one size may be."""
 
-EMPTY = "losses: have no step, so that ε is 0 for all: were they made anew after the run? Each step of it wants an update"
+EMPTY = (
+    "losses: have no step, so that ε is 0 for all: were they made anew after the run? Each step of it wants an update"
+)
 """Of answers before the first step."""
 
 

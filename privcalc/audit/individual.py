@@ -27,9 +27,9 @@ CELLS = 128
 class IndividualFilter:
     """Which records may take part in the next step; those that may are charged.
 
-    Before each step, ``admit`` is asked with the norm that each record's clipped contribution would have; the step may use
-    admitted records only, at these norms. Whatever the norms, all outputs together satisfy ``mechanism``: the budget's
-    guarantee, for every record, never what was spent. It holds if (``proofs/audits.md``, §3):
+    Before each step, ``admit`` is asked with the norm that each record's clipped contribution would have; the step may
+    use admitted records only, at these norms. Whatever the norms, all outputs together satisfy ``mechanism``: the
+    budget's guarantee, for every record, never what was spent. It holds if (``proofs/audits.md``, §3):
 
     * a record's ratio depends on earlier outputs and that record alone;
     * noise, number of steps and stopping do not depend on who was admitted, or how many: only on outputs;
@@ -67,13 +67,17 @@ class IndividualFilter:
         ):
             raise errors.PrivcalcError("mu, orders, epsilons: must be mu alone, or orders with epsilons")
         if mu is not None and self._rate < 1:
-            raise errors.PrivcalcError(f"rate = {rate!r}: must be 1 for a budget of mu; sampled steps need orders and epsilons")
+            raise errors.PrivcalcError(
+                f"rate = {rate!r}: must be 1 for a budget of mu; sampled steps need orders and epsilons"
+            )
         self._gdp = None if mu is None else GDP(mu)
         self._rdp = None if orders is None or epsilons is None else RDP(orders, epsilons)
         if self._rdp is not None and math.inf in (*self._rdp.orders, *self._rdp.epsilons):
             raise errors.PrivcalcError(f"orders = {orders!r}, epsilons = {epsilons!r}: must be finite")
         self._spent = np.zeros((1 if self._rdp is None else len(self._rdp.orders), self._size))
-        self._unit: Fraction | None = None  # the first step's noise²: steps with the same noise are added without rounding
+        self._unit: Fraction | None = (
+            None  # the first step's noise²: steps with the same noise are added without rounding
+        )
         self._tables: dict[float, Floats] = {}
         self._lock = threading.Lock()
 
@@ -99,8 +103,8 @@ class IndividualFilter:
         """Who may take part in a step; they are charged for it, all others pay nothing.
 
         Args:
-            norms: of the contribution that each record would make, shape (records,): as it is, with a clip norm; else over the
-                clip norm, in [0, 1].
+            norms: of the contribution that each record would make, shape (records,): as it is, with a clip norm; else
+                over the clip norm, in [0, 1].
             noise_multiplier: of the step.
             clip_norm: what contributions are clipped to.
 
@@ -159,8 +163,9 @@ def _table(orders: Floats, noise: float, rate: float) -> Floats:
 def _between(logs: Floats, r: Floats, noise: float) -> Floats:
     """Upper bounds of log M at norm ratios r, from a table; ∞ or NaN where that has ∞.
 
-    With x = (r/noise)², M is convex in 1 − e^{−x} in both directions, hence below its chords (``proofs/audit_moments.md``, §2).
-    M itself may overflow: its logarithm rises by d over the cell, and by log(1 + t(e^d − 1)) ≤ log(1 + te^d) over the share t.
+    With x = (r/noise)², M is convex in 1 − e^{−x} in both directions, hence below its chords
+    (``proofs/audit_moments.md``, §2). M itself may overflow: its logarithm rises by d over the cell, and by log(1 +
+    t(e^d − 1)) ≤ log(1 + te^d) over the share t.
     """
     low = np.ceil(r * CELLS).astype(int) - 1
     x, left, right = (np.square(value / noise) for value in (r, low / CELLS, (low + 1) / CELLS))
@@ -179,7 +184,9 @@ def _square_up(r: Floats) -> Floats:
     high = big - (big - r)
     low = r - high
     rest = ((high * high - square) + 2 * high * low) + low * low
-    return np.asarray(np.where(rest > 0, np.nextafter(square, np.inf), square) + np.where((r > 0) & (r < 1e-140), 1e-280, 0.0))
+    return np.asarray(
+        np.where(rest > 0, np.nextafter(square, np.inf), square) + np.where((r > 0) & (r < 1e-140), 1e-280, 0.0)
+    )
 
 
 def _sum_up(a: Floats, b: Floats) -> Floats:

@@ -1,9 +1,9 @@
 """Files of norms of clipped contributions: a table or an array.
 
-A table (Parquet, Arrow/Feather) has the columns record, step (whole numbers from 0), norm_ratio (norm of the clipped contribution
-over the clip norm, in [0, 1]) and optionally group; the rows of a step are together. It is read in row groups, so it may exceed
-memory. An array (.npy, or "norm_ratio" and optionally "group" in .npz) has one row per step and one column per record; with more
-rows than columns, --steps must say how many steps there were, or this warns.
+A table (Parquet, Arrow/Feather) has the columns record, step (whole numbers from 0), norm_ratio (norm of the clipped
+contribution over the clip norm, in [0, 1]) and optionally group; the rows of a step are together. It is read in row
+groups, so it may exceed memory. An array (.npy, or "norm_ratio" and optionally "group" in .npz) has one row per step
+and one column per record; with more rows than columns, --steps must say how many steps there were, or this warns.
 Given the clip norm, both may have norms as they are instead.
 """
 
@@ -53,10 +53,10 @@ def read_norms(
     """
     if path.suffix not in ARRAYS + TABLES:
         raise errors.PrivcalcError(
-            f"norms = {str(path)!r}: must be a table ({', '.join(TABLES)}) with the columns record, step and norm_ratio, or an "
-            f"array ({', '.join(ARRAYS)}) with one row per step and one column per record. Of text such as CSV: of a table, with "
-            "pandas, read_csv('norms.csv').to_parquet('norms.parquet'); of bare numbers, numpy.save('norms.npy', "
-            "numpy.loadtxt('norms.csv', delimiter=','))"
+            f"norms = {str(path)!r}: must be a table ({', '.join(TABLES)}) with the columns record, step and "
+            f"norm_ratio, or an array ({', '.join(ARRAYS)}) with one row per step and one column per record. Of text "
+            "such as CSV: of a table, with pandas, read_csv('norms.csv').to_parquet('norms.parquet'); of bare numbers, "
+            "numpy.save('norms.npy', numpy.loadtxt('norms.csv', delimiter=','))"
         )
     regular(path, name="norms")
     read = _from_array if path.suffix in ARRAYS else _from_table
@@ -129,7 +129,9 @@ def _batches(path: Path, columns: tuple[str, ...]) -> Iterator[Rows]:
             f"norms = {str(path)!r}: must have the columns record, step, norm_ratio; {sorted(absent)} missing"
         )
     for part in parts:
-        found = {name: part.column(name).to_numpy(zero_copy_only=False) for name in columns if name in part.schema.names}
+        found = {
+            name: part.column(name).to_numpy(zero_copy_only=False) for name in columns if name in part.schema.names
+        }
         for name in ("record", "step"):
             if found[name].dtype.kind not in "iu":
                 raise errors.PrivcalcError(f"{name}: must be whole numbers, none missing")
@@ -147,8 +149,19 @@ def _from_array(path: Path, noise_multiplier: float, rate: float, steps: int | N
                 array, groups = file["norm_ratio"], file["group"] if "group" in file.files else None
     except errors.PrivcalcError:
         raise
-    except (OSError, ValueError, KeyError, EOFError, MemoryError, OverflowError, TokenError, zipfile.BadZipFile) as error:
-        raise errors.PrivcalcError(f"norms = {str(path)!r}: must be an array, in .npz by the name norm_ratio: {error}") from error
+    except (
+        OSError,
+        ValueError,
+        KeyError,
+        EOFError,
+        MemoryError,
+        OverflowError,
+        TokenError,
+        zipfile.BadZipFile,
+    ) as error:
+        raise errors.PrivcalcError(
+            f"norms = {str(path)!r}: must be an array, in .npz by the name norm_ratio: {error}"
+        ) from error
     if array.ndim != 2 or not array.shape[1] or (groups is not None and groups.shape != array.shape[1:]):
         raise errors.PrivcalcError(
             f"norms = {str(path)!r}: must have shape (steps, records), and group (records,); has {array.shape}"

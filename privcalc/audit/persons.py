@@ -36,4 +36,6 @@ def totals(norms: ArrayLike, persons: ArrayLike) -> Floats:
         raise errors.PrivcalcError("persons: must be one whole number or text for each record, in one row")
     own = np.minimum(ratios("norms", norms, found.size), 1.0).astype(np.float64)
     names, whose = np.unique(found, return_inverse=True)
-    return np.asarray(np.bincount(whose, weights=own, minlength=names.size) * (1 + 2 * found.size * UNIT), dtype=np.float64)
+    return np.asarray(
+        np.bincount(whose, weights=own, minlength=names.size) * (1 + 2 * found.size * UNIT), dtype=np.float64
+    )

@@ -23,7 +23,8 @@ class AuditPlan:
     Attributes:
         noise_multiplier: of every step.
         steps: their number.
-        mu: budget of an :class:`IndividualFilter` (full batch) under which a record is stopped before it exceeds the target.
+        mu: budget of an :class:`IndividualFilter` (full batch) under which a record is stopped before it exceeds the
+            target.
         norm_ratio: the public quantile of the norms that the plan is for.
         own_epsilon: ε of a record that has it in every step.
         worst_epsilon: ε of the run, for every record: what can be certified without a filter.
@@ -81,7 +82,9 @@ def plan_audit(
         )
     ratio = float(norms[int(np.ceil(part * norms.size)) - 1])
     if not ratio > 0:
-        raise errors.PrivcalcError(f"public_norm_ratios: {share:.3g} of the records have norm 0 and never pay; nothing to plan")
+        raise errors.PrivcalcError(
+            f"public_norm_ratios: {share:.3g} of the records have norm 0 and never pay; nothing to plan"
+        )
     mu = 1 / dpsgd.noise_multiplier(epsilon=epsilon, delta=delta, sample_rate=1.0, steps=1) * (1 - 2.0**-50)
     if steps is not None:
         noise = ratio * dpsgd.noise_multiplier(epsilon=epsilon, delta=delta, sample_rate=rate, steps=steps)

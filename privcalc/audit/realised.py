@@ -33,18 +33,19 @@ class RealisedLosses(Sensitive):
 
     It is streaming, and takes at most 200 bytes per record.
 
-    A record whose clipped contribution has norm r·clip is, in that step, protected by noise multiplier z/r. Full batches:
-    its run is exactly μ-GDP, μ² = Σ(r/z)². Poisson sampling: its own transform, both directions, by its largest steps and
-    Chebyshev moments of the others.
-    The numbers are upper bounds for this sequence of norms. As the norms depend on the data *they are no guarantee*, whatever
-    their grade (AdaMix's Proposition 14 is false): ``proofs/audits.md``. What several runs cost the same records together is
-    ``losses_a + losses_b``.
+    A record whose clipped contribution has norm r·clip is, in that step, protected by noise multiplier z/r. Full
+    batches: its run is exactly μ-GDP, μ² = Σ(r/z)². Poisson sampling: its own transform, both directions, by its
+    largest steps and Chebyshev moments of the others.
+    The numbers are upper bounds for this sequence of norms. As the norms depend on the data *they are no guarantee*,
+    whatever their grade (AdaMix's Proposition 14 is false): ``proofs/audits.md``. What several runs cost the same
+    records together is ``losses_a + losses_b``.
 
     Args:
         records: how many records.
         noise_multiplier: noise standard deviation / clip norm of every step, unless ``update`` gives it.
         rate: probability with which each record takes part in a step, unless ``update`` gives it; 1 for full batches.
-        clip_norm: the clip norm of every step: ``update`` then takes norms as they are. None: it takes norms over the clip norm.
+        clip_norm: the clip norm of every step: ``update`` then takes norms as they are. None: it takes norms over the
+            clip norm.
         ids: names of the records, one each, distinct.
 
     Example:
@@ -85,8 +86,8 @@ class RealisedLosses(Sensitive):
         """For the steps of a mechanism, where one record's own loss has a theory.
 
         Args:
-            step: ``Gaussian``, or it Poisson-sampled: ``update`` then takes norms over the clip norm. Or ``UserSampled`` at rate
-                1, for persons: it takes a number per person (``privcalc.audit.totals``).
+            step: ``Gaussian``, or it Poisson-sampled: ``update`` then takes norms over the clip norm. Or
+                ``UserSampled`` at rate 1, for persons: it takes a number per person (``privcalc.audit.totals``).
             records: how many records, or persons.
             ids: as above.
 
@@ -98,10 +99,15 @@ class RealisedLosses(Sensitive):
             most = step.records if step.counted is None else step.counted
         plain = inner is step or isinstance(step, PoissonSampled) or (isinstance(step, UserSampled) and rate == 1)
         if not isinstance(inner, Gaussian) or not plain:
-            why = "each record of a person has a coin of its own" if isinstance(step, UserSampled) else "no theory of it is known"
+            why = (
+                "each record of a person has a coin of its own"
+                if isinstance(step, UserSampled)
+                else "no theory of it is known"
+            )
             raise errors.PrivcalcError(
-                f"step = {step}: what one record or person lost in it is not computed, because {why}; must be Gaussian, Gaussian "
-                "sampled by PoissonSampled (of persons: a coin for each person), or UserSampled at rate 1"
+                f"step = {step}: what one record or person lost in it is not computed, because {why}; must be "
+                "Gaussian, Gaussian sampled by PoissonSampled (of persons: a coin for each person), "
+                "or UserSampled at rate 1"
             )
         return cls(records, inner.noise_multiplier / most, rate, clip_norm=None if most == 1 else float(most), ids=ids)
 
@@ -166,21 +172,23 @@ class RealisedLosses(Sensitive):
         """Add a step that was taken.
 
         Args:
-            norms: of each record's contribution, *had it been sampled*; shape (records,), or (len(indices),). Zeros for records
-                that were not drawn make ε far too small, and nothing shows it. With a clip norm, given here or to the
-                constructor, as they are before clipping, or after. Without one, those of clipped (and projected) contributions
-                over the clip norm, in [0, 1].
+            norms: of each record's contribution, *had it been sampled*; shape (records,), or (len(indices),). Zeros for
+                records that were not drawn make ε far too small, and nothing shows it. With a clip norm, given here or
+                to the constructor, as they are before clipping, or after. Without one, those of clipped (and projected)
+                contributions over the clip norm, in [0, 1].
             noise_multiplier: of this step, if it differs from the constructor's.
-            indices: the records whose norms are given, if not all: the sampled batch, by places in the data set, not in the
-                batch. All others are charged the full clip norm (or what ``checkpoint`` declared), so that ε stays near the worst
-                case; for informative numbers measure every record in each step. Where so many batches have one size, or so many
-                records, that no coins of this rate drew them, this warns, once.
+            indices: the records whose norms are given, if not all: the sampled batch, by places in the data set, not in
+                the batch. All others are charged the full clip norm (or what ``checkpoint`` declared), so that ε stays
+                near the worst case; for informative numbers measure every record in each step. Where so many batches
+                have one size, or so many records, that no coins of this rate drew them, this warns, once.
             rate: of this step, if it differs from the constructor's.
             clip_norm: of this step, if it differs from the constructor's.
-            steps: how many steps the norms stand for; more than one makes all numbers estimates, except where no norms are given.
+            steps: how many steps the norms stand for; more than one makes all numbers estimates, except where no norms
+                are given.
 
         Raises:
-            PrivcalcError: if norms are negative, or not in [0, 1] without a clip norm, or an index occurs twice or is none.
+            PrivcalcError: if norms are negative, or not in [0, 1] without a clip norm, or an index occurs twice or is
+                none.
         """
         noise = self._noise if noise_multiplier is None else errors.scale("noise_multiplier", noise_multiplier)
         if noise is None:
@@ -223,12 +231,13 @@ class RealisedLosses(Sensitive):
         Args:
             delta: δ in [0, 1).
             relation: add-or-remove-one only.
-            patient: whether every record is refined, at up to 10 ms each, even where the losses of many thousands are rare jumps.
+            patient: whether every record is refined, at up to 10 ms each, even where the losses of many thousands are
+                rare jumps.
 
         Returns:
-            Upper bounds; full batch: within 1e-9. Poisson (noise multiplier ≥ 0.8): within 1e-4·ε + 1e-6, unless few rare steps
-            carry the losses of more than 5,000 records: then within five times that for up to 30,000, and usually within a
-            few percent for more, if not patient (``proofs/audit_few.md``, §5).
+            Upper bounds; full batch: within 1e-9. Poisson (noise multiplier ≥ 0.8): within 1e-4·ε + 1e-6, unless few
+            rare steps carry the losses of more than 5,000 records: then within five times that for up to 30,000, and
+            usually within a few percent for more, if not patient (``proofs/audit_few.md``, §5).
 
         Raises:
             PrivcalcError: under replace-one, where the loss depends on the record that would take this one's place.
@@ -271,22 +280,24 @@ class RealisedLosses(Sensitive):
             disjoint: instead of ids: your word that no record is in both.
 
         Raises:
-            PrivcalcError: if the steps differ, records occur in both, or nothing says that none does. What two runs cost the same
-                records is their sum, ``losses_a + losses_b``.
+            PrivcalcError: if the steps differ, records occur in both, or nothing says that none does. What two runs
+                cost the same records is their sum, ``losses_a + losses_b``.
         """
         if not isinstance(other, RealisedLosses) or self._tally.steps != other._tally.steps:
             raise errors.PrivcalcError(
-                f"other = {other!r}: must be realised losses of the same steps at the same rate, of other records; two runs of "
-                "the same records add: losses_a + losses_b"
+                f"other = {other!r}: must be realised losses of the same steps at the same rate, of other records; two "
+                "runs of the same records add: losses_a + losses_b"
             )
         if (self._ids is None or other._ids is None) and (disjoint is not True or self._ids is not other._ids):
             raise errors.PrivcalcError(
-                "ids: must be given to both, to tell whose losses they are; or, without any, disjoint=True, your word that no "
-                "record is in both. Two runs of the same records add: losses_a + losses_b"
+                "ids: must be given to both, to tell whose losses they are; or, without any, disjoint=True, your word "
+                "that no record is in both. Two runs of the same records add: losses_a + losses_b"
             )
         ids = None if self._ids is None or other._ids is None else np.concatenate([self._ids, other._ids])
         if ids is not None and np.unique(ids).size < ids.size:
-            raise errors.PrivcalcError("ids: must not be in both; two runs of the same records add: losses_a + losses_b")
+            raise errors.PrivcalcError(
+                "ids: must not be in both; two runs of the same records add: losses_a + losses_b"
+            )
         return self._joined(other, self._tally.beside(other._tally), ids)
 
     def __add__(self, other: object) -> RealisedLosses:
@@ -298,7 +309,9 @@ class RealisedLosses(Sensitive):
         if not isinstance(other, RealisedLosses):
             return NotImplemented
         if self._ids is None or other._ids is None or self.records != other.records:
-            raise errors.PrivcalcError("ids: must be given to both, and be the same, to add up what each record lost in two runs")
+            raise errors.PrivcalcError(
+                "ids: must be given to both, and be the same, to add up what each record lost in two runs"
+            )
         here, there = np.argsort(self._ids), np.argsort(other._ids)
         if not np.array_equal(self._ids[here], other._ids[there]):
             raise errors.PrivcalcError("ids: must be the same in both, to add up what each record lost in two runs")
@@ -334,7 +347,9 @@ class RealisedLosses(Sensitive):
         try:
             return cls._restored(header, arrays)
         except (ValueError, KeyError, TypeError, IndexError, OverflowError) as error:
-            raise errors.PrivcalcError(f"path = {str(path)!r}: must be as RealisedLosses.save wrote it: {error}") from error
+            raise errors.PrivcalcError(
+                f"path = {str(path)!r}: must be as RealisedLosses.save wrote it: {error}"
+            ) from error
 
     @classmethod
     def _restored(cls, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Self:
@@ -359,7 +374,9 @@ class RealisedLosses(Sensitive):
         if rows.ndim != 1 or rows.dtype.kind not in "iu":
             raise errors.PrivcalcError("indices: must be whole numbers, shape (n,)")
         ascending = bool((rows[1:] > rows[:-1]).all())
-        if rows.size and (rows.min() < 0 or rows.max() >= self.records or not (ascending or np.unique(rows).size == rows.size)):
+        if rows.size and (
+            rows.min() < 0 or rows.max() >= self.records or not (ascending or np.unique(rows).size == rows.size)
+        ):
             raise errors.PrivcalcError(f"indices: must be distinct and from 0 to {self.records - 1}")
         return rows.astype(np.intp, copy=False)
 

@@ -27,9 +27,9 @@ class Sensitive:
     def __iter__(self) -> Iterator[NoReturn]:
         """Refused; what ``list`` and ``max`` meet, and ``certify``."""
         raise errors.PrivcalcError(
-            f"{type(self).__name__}: must not be listed or certified: realised losses depend on the data and are no guarantee "
-            "(proofs/audits.md). Certify the plan of the run, or an IndividualFilter's mechanism. For the data holder alone: "
-            "np.max(losses.epsilon(delta)) is the largest, and .values are all"
+            f"{type(self).__name__}: must not be listed or certified: realised losses depend on the data and are no "
+            "guarantee (proofs/audits.md). Certify the plan of the run, or an IndividualFilter's mechanism. For the "
+            "data holder alone: np.max(losses.epsilon(delta)) is the largest, and .values are all"
         )
 
 
@@ -70,8 +70,9 @@ class RealisedValues(Sensitive):
 
     Attributes:
         what: what the numbers are.
-        values: one per record, shape (records,); upper bounds, unless the grade says "no bound". Where this array or a part of
-            it is printed, or written as text, it says that it is no release; ``np.asarray`` gives the bare numbers.
+        values: one per record, shape (records,); upper bounds, unless the grade says "no bound". Where this array or a
+            part of it is printed, or written as text, it says that it is no release; ``np.asarray`` gives the bare
+            numbers.
         worst: the same number for a record that always has the clip norm: what the accountant says of the run.
         grade: "full pass", "worst-case filled" or "checkpoint estimate (no bound)".
         ids: the records' names; their positions if None.
@@ -119,8 +120,9 @@ class RealisedValues(Sensitive):
         """What may be shown to this record alone."""
         value = float(self.values[position(self.ids, self.values.size, record)])
         return (
-            f"For record {record} alone: realised {self.what} = {value:.6g} ({self.grade}); worst case {self.worst:.6g}. "
-            "It describes the run that happened, is no guarantee, and must not be shown to anyone else."
+            f"For record {record} alone: realised {self.what} = {value:.6g} ({self.grade}); worst case "
+            f"{self.worst:.6g}. It describes the run that happened, is no guarantee, "
+            "and must not be shown to anyone else."
         )
 
     def quantiles(self, levels: ArrayLike = QUANTILES) -> Floats:
@@ -138,7 +140,12 @@ class RealisedValues(Sensitive):
         """Compare with the worst case: its value, the median and largest one, and the share under half of it."""
         values = self.values
         half = float(np.mean(values <= 0.5 * self.worst))
-        return {"worst case": self.worst, "median": float(np.median(values)), "largest": float(values.max()), "under half": half}
+        return {
+            "worst case": self.worst,
+            "median": float(np.median(values)),
+            "largest": float(values.max()),
+            "under half": half,
+        }
 
 
 def position(ids: NDArray[Any] | None, records: int, record: Any) -> int:
@@ -171,8 +178,8 @@ def ratios(name: str, values: ArrayLike, size: int, clip_norm: float | None = No
         raise errors.PrivcalcError(f"{name}: must be norms, not truth values: a False would be charged as nothing")
     if array.dtype.kind in "iu" and array.dtype.itemsize < 4:
         raise errors.PrivcalcError(
-            f"{name}: must not be of type {array.dtype}, which wraps around (300 becomes 44 in 8 bits) and has no fractions, so "
-            "that ε would be far too small: compute norms in 32 or 64 bit floating point"
+            f"{name}: must not be of type {array.dtype}, which wraps around (300 becomes 44 in 8 bits) and has no "
+            "fractions, so that ε would be far too small: compute norms in 32 or 64 bit floating point"
         )
     array = array if array.dtype in (np.float32, np.float64) else array.astype(np.float64)
     if array.shape != (size,):
@@ -186,7 +193,8 @@ def ratios(name: str, values: ArrayLike, size: int, clip_norm: float | None = No
         return np.asarray(np.where(cut > 0, np.nextafter(cut, 2.0), np.where(array > 0, 5e-324, 0.0)), dtype=np.float64)
     if size and not (array.min() >= 0 and array.max() <= 1 + 1e-6):
         raise errors.PrivcalcError(
-            f"{name} = [{float(array.min())!r} … {float(array.max())!r}]: must be norms of clipped contributions over the clip "
-            "norm, in [0, 1]; for norms as they are give clip_norm (--clip-norm) where there is one, or divide them by it"
+            f"{name} = [{float(array.min())!r} … {float(array.max())!r}]: must be norms of clipped contributions over "
+            "the clip norm, in [0, 1]; for norms as they are give clip_norm (--clip-norm) where there is one, "
+            "or divide them by it"
         )
     return array

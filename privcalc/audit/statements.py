@@ -19,7 +19,8 @@ class EventRestricted(Sensitive):
         P[S ∩ {B ≤ b}] ≤ e^ε·P'[S ∩ {B ≤ b}] + δ_{√b}(ε),
 
     P with, P' without the record, δ_μ the profile of μ-GDP. It says nothing about runs with B > b, nor that a run
-    with B ≤ b is (ε, δ)-DP: conditioning on the event, or choosing b afterwards, is not covered (``proofs/audits.md``, §2).
+    with B ≤ b is (ε, δ)-DP: conditioning on the event, or choosing b afterwards, is not covered (``proofs/audits.md``,
+    §2).
 
     Args:
         b: the bound of B, > 0, fixed before the run.

@@ -44,12 +44,16 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], Arrays]:
             f"path = {str(path)!r}: must be of the format {FORMAT!r}, not older or newer like {name!r}: audit again"
         )
     if not whole:
-        raise errors.PrivcalcError(f"path = {str(path)!r}: must be as RealisedLosses.save wrote it: it was changed since")
+        raise errors.PrivcalcError(
+            f"path = {str(path)!r}: must be as RealisedLosses.save wrote it: it was changed since"
+        )
     return header, arrays
 
 
 def like(empty: NDArray[Any], saved: NDArray[Any]) -> NDArray[Any]:
     """What was saved, if it fits."""
     if saved.dtype != empty.dtype or saved.shape != empty.shape or not np.isfinite(saved).all():
-        raise ValueError(f"an array of {saved.dtype} and shape {saved.shape} in the place of {empty.dtype}, {empty.shape}")
+        raise ValueError(
+            f"an array of {saved.dtype} and shape {saved.shape} in the place of {empty.dtype}, {empty.shape}"
+        )
     return saved

@@ -1,7 +1,7 @@
 """What is kept of each record while a run goes on: enough for its own loss, in constant memory.
 
-With x = (norm ratio / noise multiplier)²: for full batches Σx; for Poisson sampling the KEEP largest x, rounded up to float32,
-and of the others Σ x·T_j(2x/domain − 1).
+With x = (norm ratio / noise multiplier)²: for full batches Σx; for Poisson sampling the KEEP largest x, rounded up to
+float32, and of the others Σ x·T_j(2x/domain − 1).
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class Moments:
         rate: with which records are sampled; 1 for full batches.
         domain: end of the interval of x.
         sums: what each record has of its own, shape (records, size): size 1 for Σx alone, else MOMENTS.
-        largest: the largest x of each record, ascending, shape (records, KEEP), or (records, 0) for full batches; they are not
-            in the sums, and no x in the sums is larger than the first of them.
+        largest: the largest x of each record, ascending, shape (records, KEEP), or (records, 0) for full batches; they
+            are not in the sums, and no x in the sums is larger than the first of them.
         shared: added to all records, shape (size,).
         spread: Σ|x| that was added and taken away again, at most: what roundings are relative to.
         count: number of steps.
@@ -58,7 +58,9 @@ class Moments:
     def empty(cls, records: int, rate: float, domain: float) -> Moments:
         """Nothing has happened."""
         size = 1 if rate == 1 else MOMENTS
-        return cls(rate, domain, np.zeros((records, size)), np.zeros((records, KEEP if size > 1 else 0), dtype=np.float32))
+        return cls(
+            rate, domain, np.zeros((records, size)), np.zeros((records, KEEP if size > 1 else 0), dtype=np.float32)
+        )
 
     def add(self, ratios: NDArray[Any], scale: float, steps: int, rows: Indices | None, minus: float) -> None:
         """Add x = ratios²·scale, ``steps`` times, and take x = minus away as often; rows are distinct."""
@@ -161,7 +163,11 @@ class Moments:
         self.settle()
         other.settle()
         found = Moments(self.rate, self.domain, self.sums + other.sums[order], self.largest.copy())
-        found.shared, found.spread, found.count = self.shared + other.shared, self.spread + other.spread, self.count + other.count
+        found.shared, found.spread, found.count = (
+            self.shared + other.shared,
+            self.spread + other.spread,
+            self.count + other.count,
+        )
         if found.largest.size:
             both = np.sort(np.concatenate([self.largest, other.largest[order]], axis=1), axis=1)
             found.largest = np.ascontiguousarray(both[:, KEEP:])
@@ -191,7 +197,9 @@ class Moments:
         least = largest[:, 0] if largest.size else self.domain
         reach = np.where((moments[:, 0] != 0) | (self.spread > 0), least, 0.0)
         reach = np.maximum(reach, worst * unseen) if self.spread else reach
-        return Bank(self.rate, self.domain, moments, np.minimum(reach * (1 + 1e-12), self.domain), scale, self.count, largest)
+        return Bank(
+            self.rate, self.domain, moments, np.minimum(reach * (1 + 1e-12), self.domain), scale, self.count, largest
+        )
 
 
 def squares(ratios: NDArray[Any], scale: float) -> Floats:

@@ -157,7 +157,10 @@ class Tally:
         found.partial, found.seen = errors.count("partial", header["partial"]), store.like(found.seen, arrays["seen"])
         for k, (rate, domain, spread, count) in enumerate(header["banks"]):
             bank = Moments.empty(records, errors.rate("rate", rate), errors.positive("domain", domain))
-            bank.sums, bank.largest = store.like(bank.sums, arrays[f"sums{k}"]), store.like(bank.largest, arrays[f"largest{k}"])
+            bank.sums, bank.largest = (
+                store.like(bank.sums, arrays[f"sums{k}"]),
+                store.like(bank.largest, arrays[f"largest{k}"]),
+            )
             bank.shared = store.like(bank.shared, arrays[f"shared{k}"])
             bank.spread, bank.count = errors.epsilon("spread", spread), errors.count("count", count)
             found.banks.append(bank)

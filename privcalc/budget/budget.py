@@ -4,7 +4,8 @@ Ledgers reserve from it before they draw, and return what they did not use.
 
     Budget.create  ->  Ledger(budget=…) reserves  ->  draws  ->  closes: its record takes the place of the reservation
 
-Whatever anyone chooses by looking at outputs, of whatever ledger, all outputs together satisfy the cap: ``proofs/budgets.md``.
+Whatever anyone chooses by looking at outputs, of whatever ledger, all outputs together satisfy the cap:
+``proofs/budgets.md``.
 """
 
 from __future__ import annotations
@@ -38,19 +39,21 @@ __all__ = ["Budget"]
 class Budget(Single):
     """The budget of one data set, kept in a database; it is opened here, and made by :meth:`create`.
 
-    A ledger that is given it reserves its whole plan (or cap) there before it draws, atomically, or is refused. Every line of the
-    ledger is anchored there before anything is drawn on it; when the ledger closes, what it recorded takes the place of the
-    reservation. If the store cannot be asked, nothing is drawn; if it did not say whether it wrote, what it may hold is charged.
+    A ledger that is given it reserves its whole plan (or cap) there before it draws, atomically, or is refused. Every
+    line of the ledger is anchored there before anything is drawn on it; when the ledger closes, what it recorded takes
+    the place of the reservation. If the store cannot be asked, nothing is drawn; if it did not say whether it wrote,
+    what it may hold is charged.
 
     Args:
-        url: ``sqlite:///FILE``, or the path of a file: for the processes of one machine, not on a network file system; or
-            ``postgresql://…``, for many machines (extra ``postgresql``).
+        url: ``sqlite:///FILE``, or the path of a file: for the processes of one machine, not on a network file system;
+            or ``postgresql://…``, for many machines (extra ``postgresql``).
         dataset: the name of the data set, 1 to 100 printable characters.
         cap: if given, it must be what the budget was made with; so must ``relation`` and ``unit``.
         relation: the neighbouring relation of every charge.
         unit: what one record is, in words.
-        witness: a file, apart from the store, that remembers how far the history had come, so that an older copy of the store is
-            seen even by who never used it. A budget that was made with one is opened with one; a new file is warned of.
+        witness: a file, apart from the store, that remembers how far the history had come, so that an older copy of the
+            store is seen even by who never used it. A budget that was made with one is opened with one; a new file is
+            warned of.
 
     Raises:
         PrivcalcError: if there is no such budget, it is about something else, or the store is none.
@@ -90,13 +93,13 @@ class Budget(Single):
         self._chain.locked(lambda _: None)
         if self.rules.witnessed and seer is None:
             raise PrivcalcError(
-                f"witness: must name a file: the budget of {dataset!r} was made with one, without which an older copy of its "
-                "store is not seen; a new file is made where there is none, as on another machine"
+                f"witness: must name a file: the budget of {dataset!r} was made with one, without which an older copy "
+                "of its store is not seen; a new file is made where there is none, as on another machine"
             )
         if self.rules.witnessed and not known:
             errors.warn(
-                f"witness = {str(witness)!r}: is new, and has seen nothing of the budget of {dataset!r} yet: if its store was "
-                "restored from a backup before now, this file cannot tell"
+                f"witness = {str(witness)!r}: is new, and has seen nothing of the budget of {dataset!r} yet: if its "
+                "store was restored from a backup before now, this file cannot tell"
             )
         for name, given in (("cap", cap), ("relation", relation), ("unit", unit)):
             if given is not None and given != (had := getattr(self.rules, name)):
@@ -118,8 +121,9 @@ class Budget(Single):
         Args:
             url: as above.
             dataset: its name.
-            cap: ``GDP``, ``ZCDP``, ``RDP`` at fixed orders or ``PureDP``: what all outputs together shall satisfy. For (ε, δ)
-                profiles no filter is proved; choose one of these that implies what you want (``cap.epsilon(delta=…)``).
+            cap: ``GDP``, ``ZCDP``, ``RDP`` at fixed orders or ``PureDP``: what all outputs together shall satisfy. For
+                (ε, δ) profiles no filter is proved; choose one of these that implies what you want
+                (``cap.epsilon(delta=…)``).
             relation: by default that of the cap, and no other.
             unit: what one record is; of every ledger that uses it, too.
             witness: as above.
@@ -247,7 +251,8 @@ class Budget(Single):
         Raises:
             BudgetExceeded: if there is too little left: then nothing is charged, and it must not run.
             PrivcalcError: if the cap has no proof for a mechanism.
-            Unreachable: if the store cannot be asked, or did not say whether it wrote: it must not run, and may be charged.
+            Unreachable: if the store cannot be asked, or did not say whether it wrote: it must not run, and may be
+                charged.
         """
         run, name = uses_of(mechanism), secrets.token_hex(16)
         if label is not None:
@@ -302,8 +307,9 @@ class Budget(Single):
             delta: δ in [0, 1).
 
         Returns:
-            An enclosure: the upper end holds whatever was chosen from outputs; below the lower end no odometer can be, because
-            that much is lost if what is charged was fixed in advance. The guarantee of the data set is the cap's, not this.
+            An enclosure: the upper end holds whatever was chosen from outputs; below the lower end no odometer can be,
+            because that much is lost if what is charged was fixed in advance. The guarantee of the data set is the
+            cap's, not this.
         """
         rules = self.rules
         return odometer(self.charged, delta=delta, orders=rules.orders, relation=rules.relation)
@@ -332,7 +338,9 @@ class Budget(Single):
         """
         for name in ("relation", "unit"):
             if (given := getattr(terms, name)) != (had := getattr(self.rules, name)):
-                raise PrivcalcError(f"{name} = {str(given)!r}: the budget of {self.rules.dataset!r} is about {str(had)!r}")
+                raise PrivcalcError(
+                    f"{name} = {str(given)!r}: the budget of {self.rules.dataset!r} is about {str(had)!r}"
+                )
         if terms.seeded:
             raise PrivcalcError("seed: noise that can be drawn again protects nobody, and a budget counts what does")
 

@@ -44,7 +44,9 @@ class Witness:
             found = parse(read_whole(self.path, name="witness", limit=LARGEST), f"witness = {str(self.path)!r}")
             check_fields(f"witness = {str(self.path)!r}", found, FIELDS)
             if found["dataset"] != self.dataset:
-                raise PrivcalcError(f"witness = {str(self.path)!r}: is of {found['dataset']!r}, not of {self.dataset!r}")
+                raise PrivcalcError(
+                    f"witness = {str(self.path)!r}: is of {found['dataset']!r}, not of {self.dataset!r}"
+                )
             return found["lines"], found["hash"]
         return None
 
@@ -55,7 +57,9 @@ class Witness:
 
     def write(self, lines: int, digest: str) -> None:
         """That this is what was seen, whatever it was before."""
-        write_whole(self.path, canonical({"format": FORMAT, "dataset": self.dataset, "lines": lines, "hash": digest}) + "\n")
+        write_whole(
+            self.path, canonical({"format": FORMAT, "dataset": self.dataset, "lines": lines, "hash": digest}) + "\n"
+        )
 
 
 Chain = Shared[History]

@@ -1,7 +1,7 @@
 """What a budget's history says: its terms, what is reserved, what was settled; read from its lines one after another.
 
-Whether there is room is a function of the multiset of all that is charged, whatever the order in which it was: anyone with the
-lines, or with the ledgers, computes the same (``proofs/budgets.md``).
+Whether there is room is a function of the multiset of all that is charged, whatever the order in which it was: anyone
+with the lines, or with the ledgers, computes the same (``proofs/budgets.md``).
 """
 
 from __future__ import annotations
@@ -131,7 +131,8 @@ class Reservation:
 
     Attributes:
         run: what is charged for it now.
-        by: "ledger", or "hand": by :meth:`Budget.reserve`, or of a ledger that was open when a restored store was readmitted.
+        by: "ledger", or "hand": by :meth:`Budget.reserve`, or of a ledger that was open when a restored store was
+            readmitted.
         bound: whether it is a plan's run, or a cap.
         label: what it is, if somebody said so.
         settled: the hash of the closed ledger, whose recorded run is charged; None while all is reserved.
@@ -151,7 +152,8 @@ class History:
     Attributes:
         pool: all that is charged, reserved or for good.
         reservations: by their names.
-        readmitted: the reasons for which a store that had forgotten something was used again, by the names of their lines.
+        readmitted: the reasons for which a store that had forgotten something was used again, by the names of their
+            lines.
     """
 
     reservations: dict[str, Reservation] = field(default_factory=dict)
@@ -181,7 +183,8 @@ class History:
         entry = check_fields(f"{kind}", entry, LATER[f"{kind}"])
         if kind == "readmit":
             self.readmitted[entry["name"]] = check_label(entry["reason"], name="reason")
-            # What their ledgers drew since the backup nobody knows: what was open stays charged, and nothing is drawn on it.
+            # What their ledgers drew since the backup nobody knows: what was open stays charged,
+            # and nothing is drawn on it.
             for name, one in self.reservations.items():
                 self.reservations[name] = one if one.settled is not None else replace(one, by="hand")
             return
@@ -194,7 +197,9 @@ class History:
             return
         before = self.reservations.get(name)
         if before is None or before.settled is not None or before.by != "ledger":
-            raise Contradiction(f"reservation = {name!r}: cannot be settled, because none of a ledger is open under this name")
+            raise Contradiction(
+                f"reservation = {name!r}: cannot be settled, because none of a ledger is open under this name"
+            )
         if before.bound == "plan":
             check_part(run, before.run)
         self.pool.refund(before.run)
@@ -225,7 +230,9 @@ def check_part(run: Run, whole: Run) -> None:
     had = dict(whole.entries)
     for mechanism, count in run.entries:
         if count > had.get(mechanism, 0):
-            raise Contradiction(f"mechanism = {mechanism}: {count} uses were recorded, of {had.get(mechanism, 0)} reserved")
+            raise Contradiction(
+                f"mechanism = {mechanism}: {count} uses were recorded, of {had.get(mechanism, 0)} reserved"
+            )
 
 
 def charge_line(kind: str, reservation: str, run: Run, **more: object) -> Json:

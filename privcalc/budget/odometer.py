@@ -27,8 +27,8 @@ def odometer(run: Run, *, delta: float, orders: Sequence[float], relation: Relat
         relation: the neighbouring relation.
 
     Returns:
-        The upper end is the odometer: the least over the orders of Σε(α) + log(K/δ)/(α − 1), K of them finite. The lower end is
-        that of the run's ε at δ, were it fixed in advance: below it no odometer is right.
+        The upper end is the odometer: the least over the orders of Σε(α) + log(K/δ)/(α − 1), K of them finite. The
+        lower end is that of the run's ε at δ, were it fixed in advance: below it no odometer is right.
     """
     level = errors.delta("delta", delta)
     found = [_sum(run, Losses(), relation)] if math.inf in orders else []

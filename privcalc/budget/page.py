@@ -2,7 +2,8 @@
 
 The page needs the extra ``pictures``.
 
-What a budget says was written by many: all of it is escaped, and the page forbids itself scripts and everything from elsewhere.
+What a budget says was written by many: all of it is escaped, and the page forbids itself scripts and everything from
+elsewhere.
 """
 
 from __future__ import annotations
@@ -25,9 +26,15 @@ __all__ = ["history_text", "page", "summary", "text"]
 SHOWN = 100
 """Most charges that a page lists; the history has all."""
 
-WITHIN = "All outputs of everything that was charged here, together, satisfy the cap, whatever was chosen by looking at them."
+WITHIN = (
+    "All outputs of everything that was charged here, together, satisfy the cap, "
+    "whatever was chosen by looking at them."
+)
 
-EXCEEDED = "EXCEEDED: more was readmitted than fits the cap, which is no guarantee of all outputs any more; nothing is admitted."
+EXCEEDED = (
+    "EXCEEDED: more was readmitted than fits the cap, which is no guarantee of all outputs any more; "
+    "nothing is admitted."
+)
 
 MEANS = (
     "The odometer: with probability 1 − δ the loss has never exceeded the upper end; it is no certificate.",
@@ -72,7 +79,8 @@ def text(budget: Budget, *, delta: float) -> str:
         "cap": f"{budget.cap}: ε ≤ {upward(cap.upper, '.6g')} at δ = {delta:g}",
         "charged": f"{upward(100 * said['share'], '.4g')} % of the cap, reservations included",
         "charges": f"ledgers: {said['open']} open, {said['settled']} settled; by hand: {said['by_hand']}",
-        "odometer": f"ε ≤ {upward(odometer.upper, '.6g')} at δ = {delta:g} (no odometer can say less than {odometer.lower:.6g})",
+        "odometer": f"ε ≤ {upward(odometer.upper, '.6g')} at δ = {delta:g} (no "
+        f"odometer can say less than {odometer.lower:.6g})",
         "history": f"{said['lines']} lines, the last with hash {said['hash']}",
     }
     if said["exceeded"]:
@@ -127,4 +135,8 @@ def page(budget: Budget, *, delta: float) -> str:
 
 def _row(name: str, one: Reservation) -> str:
     state = "for good" if one.by == "hand" else "reserved" if one.settled is None else "settled"
-    return "<tr>" + "".join(f"<td>{clean(cell)}</td>" for cell in (name[:12], one.by, one.label or "", state, one.run)) + "</tr>"
+    return (
+        "<tr>"
+        + "".join(f"<td>{clean(cell)}</td>" for cell in (name[:12], one.by, one.label or "", state, one.run))
+        + "</tr>"
+    )

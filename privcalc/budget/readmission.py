@@ -1,8 +1,8 @@
 """After a backup of a store was restored: what it forgot is charged again, with a reason that stays in its history.
 
-A store that lacks a line that somebody saw is refused, by its witness, its ledgers and running processes: nothing may be drawn
-before an operator said what happened. What ledgers are known to have reserved is charged for good here, and no ledger that was
-open goes on: its file may be older than what was drawn on it.
+A store that lacks a line that somebody saw is refused, by its witness, its ledgers and running processes: nothing may
+be drawn before an operator said what happened. What ledgers are known to have reserved is charged for good here, and no
+ledger that was open goes on: its file may be older than what was drawn on it.
 """
 
 from __future__ import annotations
@@ -34,23 +34,25 @@ def readmit(
 ) -> Budget:
     """Let a store be used again that was found to have forgotten something.
 
-    Charged for good, whole, is each ledger that is named and that the store does not know, also beyond the cap, which then
-    refuses everything; and each that is open in the store. On none of them anything is drawn any more: give what runs on new
-    ledgers. What ran without a ledger, or on one whose file is lost, is to be charged by :meth:`Budget.reserve` afterwards.
+    Charged for good, whole, is each ledger that is named and that the store does not know, also beyond the cap, which
+    then refuses everything; and each that is open in the store. On none of them anything is drawn any more: give what
+    runs on new ledgers. What ran without a ledger, or on one whose file is lost, is to be charged by
+    :meth:`Budget.reserve` afterwards.
 
     Args:
         url: as of :class:`Budget`.
         dataset: the name of the data set.
         reason: who restored what and why, 1 to 100 printable characters: a line of the history.
-        witness: the file that saw more than the store has; from now on it has seen what is there. Each witness needs this once.
+        witness: the file that saw more than the store has; from now on it has seen what is there. Each witness needs
+            this once.
         ledgers: files of ledgers that the store forgot.
 
     Returns:
         The budget.
 
     Raises:
-        PrivcalcError: if nothing is missing, the budget was made with a witness and none is given, or a file is no ledger of it,
-            or of one that could never have been reserved.
+        PrivcalcError: if nothing is missing, the budget was made with a witness and none is given, or a file is no
+            ledger of it, or of one that could never have been reserved.
         Contradiction: if the history does not fit its hashes, or a ledger does not.
         Unreachable: if the store cannot be asked; call it again.
 
@@ -78,7 +80,9 @@ def readmit(
     def say(_: Transaction) -> None:
         seen = None if seer is None else seer.seen()
         if chain.history.rules.witnessed and seen is None:
-            raise PrivcalcError(f"witness: must be given, one that saw something: the budget of {dataset!r} was made with one")
+            raise PrivcalcError(
+                f"witness: must be given, one that saw something: the budget of {dataset!r} was made with one"
+            )
         if name in chain.history.readmitted:
             return
         for run in lost.values():

@@ -28,8 +28,8 @@ def check_open(chain: Chain, name: str) -> None:
     found = chain.history.reservations.get(name)
     if found is not None and found.by != "ledger":
         raise Contradiction(
-            f"reservation = {name!r}: its ledger was open, or was forgotten, when a restored store was readmitted; it stays "
-            "charged, and nothing may be drawn on it: give what runs on a new ledger"
+            f"reservation = {name!r}: its ledger was open, or was forgotten, when a restored store was readmitted; it "
+            "stays charged, and nothing may be drawn on it: give what runs on a new ledger"
         )
 
 
@@ -63,7 +63,9 @@ class Reserved:
     def start(self, entry: Json, bound: Run, journal: Journal, *, charged: bool) -> None:
         """Reserve, or take over what is reserved (:meth:`privcalc.ledger.kept.Keeper.start`)."""
         if entry["dataset"] != self._chain.dataset:
-            raise PrivcalcError(f"budget: this ledger spends from that of {entry['dataset']!r}, not of {self._chain.dataset!r}")
+            raise PrivcalcError(
+                f"budget: this ledger spends from that of {entry['dataset']!r}, not of {self._chain.dataset!r}"
+            )
         self._name = entry["reservation"]
         token = self._token()
 
@@ -73,8 +75,8 @@ class Reserved:
             if not anchored(self._chain, sql, self._name, journal.path, journal.hash_of):
                 if charged:
                     raise Contradiction(
-                        f"path = {str(journal.path)!r}: the budget of {self._chain.dataset!r} does not know this ledger, which "
-                        "has drawn: the store is an older copy, or was rewritten"
+                        f"path = {str(journal.path)!r}: the budget of {self._chain.dataset!r} does not know this "
+                        "ledger, which has drawn: the store is an older copy, or was rewritten"
                     )
                 self._chain.history.pool.check(bound)
                 kind = "plan" if self._terms.cap is None else "cap"
@@ -116,7 +118,8 @@ class Reserved:
         row = sql.rows(ROW, self._chain.dataset, self._name)
         if not row or row[0][2] not in self._tokens:
             raise Contradiction(
-                f"reservation = {self._name!r}: the ledger, or a copy of it, was opened elsewhere since; this one may not draw "
+                f"reservation = {self._name!r}: the ledger, or a copy of it, was opened elsewhere since; "
+                "this one may not draw "
                 "on the same reservation" if row else
                 f"reservation = {self._name!r}: is not known any more: the store is an older copy, or was rewritten"
             )  # fmt: skip

@@ -1,7 +1,7 @@
 """``privcalc plan``: which batch sizes, epochs and noise meet a target, and what each buys.
 
-Averaged over a batch of expected size B, noise of standard deviation z·C becomes z/B in units of the clip norm C: the noise of
-one step. Averaged over all T steps it is z/(B·√T): what a model that barely moves would feel of the whole run.
+Averaged over a batch of expected size B, noise of standard deviation z·C becomes z/B in units of the clip norm C: the
+noise of one step. Averaged over all T steps it is z/(B·√T): what a model that barely moves would feel of the whole run.
 """
 
 from __future__ import annotations
@@ -95,7 +95,9 @@ def plan(
         row = []
         for batch in batches:
             rate, steps = dpsgd.schedule(None, None, batch, number, many)
-            noise = dpsgd.noise_multiplier(epsilon=epsilon, delta=delta, sample_rate=rate, steps=steps, relation=relation)
+            noise = dpsgd.noise_multiplier(
+                epsilon=epsilon, delta=delta, sample_rate=rate, steps=steps, relation=relation
+            )
             row.append((many, batch, rate, steps, noise, noise / batch, noise / batch / math.sqrt(steps)))
         found += [Choice(*one, one[5] / row[-1][5]) for one in row]
     return found

@@ -43,13 +43,13 @@ def noise_multiplier(
         advantage: the largest true minus false positive rate of any attack on membership, in (0, 1); or
         beta: the smallest false negative rate of any attack on membership,
         alpha: at this false positive rate, in (0, 1).
-        sample_rate: probability with which each record takes part in a step, independently (Poisson sampling). Default 1: the
-            analytic Gaussian mechanism.
+        sample_rate: probability with which each record takes part in a step, independently (Poisson sampling). Default
+            1: the analytic Gaussian mechanism.
         steps: number of steps; required with a sampling rate, else 1.
         batch_size: instead of sample_rate: the *expected* batch size,
         dataset_size: and the number of records, which must be public. A δ that is not below one over it is warned of.
-        epochs: instead of steps: passes over the data, rounded up to whole steps, once. A loop that rounds each epoch up takes
-            more: give ``steps``.
+        epochs: instead of steps: passes over the data, rounded up to whole steps, once. A loop that rounds each epoch
+            up takes more: give ``steps``.
         relation: the neighbouring relation.
         group_size: how many records are protected together, as in ``Run.epsilon``: those of a person, say.
         records: the old name of ``group_size``, read up to 32, with a warning.
@@ -98,7 +98,11 @@ def _rough_mu(goal: Guarantee) -> float:
 
 
 def schedule(
-    sample_rate: float | None, steps: int | None, batch_size: float | None, dataset_size: int | None, epochs: float | None
+    sample_rate: float | None,
+    steps: int | None,
+    batch_size: float | None,
+    dataset_size: int | None,
+    epochs: float | None,
 ) -> tuple[float, int]:
     """The sampling rate and the number of steps, from whichever way they were given."""
     if (batch_size is None) != (dataset_size is None):
@@ -108,7 +112,8 @@ def schedule(
             raise PrivcalcError(f"sample_rate = {sample_rate!r}: give it or batch_size and dataset_size, not both")
         records = errors.count("dataset_size", dataset_size, least=1)
         sample_rate = (
-            errors.real("batch_size", batch_size, "in (0, dataset_size]", low=0.0, high=records, open_low=True) / records
+            errors.real("batch_size", batch_size, "in (0, dataset_size]", low=0.0, high=records, open_low=True)
+            / records
         )
     rate = errors.rate("sample_rate", 1.0 if sample_rate is None else sample_rate)
     if epochs is None and steps is None and sample_rate is not None:
@@ -145,10 +150,11 @@ def noise_std(
     Args:
         epsilon: ε of the target.
         delta: δ of the target.
-        sensitivity: the largest distance of the query's values on two data sets that are neighbours, 1e-100 to 1e100. It knows
-            of the relation already, of which nothing else is asked then: under replace-one, give ``clip_norm``; or
-        clip_norm: the bound C of the norm of one record's contribution to a sum, which moves by C at most, and by 2C under
-            replace-one.
+        sensitivity: the largest distance of the query's values on two data sets that are neighbours, 1e-100 to 1e100.
+            It knows of the relation already, of which nothing else is asked then: under replace-one, give
+            ``clip_norm``; or
+        clip_norm: the bound C of the norm of one record's contribution to a sum, which moves by C at most, and by 2C
+            under replace-one.
         steps: how often the query, or others of the same sensitivity, are answered.
         relation: the neighbouring relation, by which a sum of clipped contributions has its sensitivity.
 
@@ -156,8 +162,8 @@ def noise_std(
         σ, in the unit of the query, on the safe side (Balle, Wang 2018, Algorithm 1).
 
     Raises:
-        PrivcalcError: if an argument is out of range, or not exactly one of ``sensitivity`` and ``clip_norm`` is given; under
-            replace-one also for a ``sensitivity``, which may be meant as C or as 2C.
+        PrivcalcError: if an argument is out of range, or not exactly one of ``sensitivity`` and ``clip_norm`` is given;
+            under replace-one also for a ``sensitivity``, which may be meant as C or as 2C.
 
     Example:
         >>> import privcalc as pc
@@ -175,8 +181,9 @@ def noise_std(
         scale = errors.scale("sensitivity", 0.0 if sensitivity is None else sensitivity)
         if double:
             raise PrivcalcError(
-                f"sensitivity = {sensitivity!r}: may be meant as the bound C of a contribution or, under {relation}, as the 2C "
-                "by which a sum of them moves: give clip_norm=C; or, where it is how far the query moves, leave the relation out"
+                f"sensitivity = {sensitivity!r}: may be meant as the bound C of a contribution or, under {relation}, "
+                "as the 2C by which a sum of them moves: give clip_norm=C; or, where it is how far the query moves, "
+                "leave the relation out"
             )
     return noise_multiplier(epsilon=epsilon, delta=delta, steps=steps) * scale * (1 + 2 * UNIT)
 
@@ -206,4 +213,6 @@ def steps(
         51
     """
     step = PoissonSampled(Gaussian(noise_multiplier), errors.rate("sample_rate", sample_rate))
-    return int(calibrate(lambda n: step * int(n), epsilon=epsilon, delta=delta, relation=relation, integer=True).parameter)
+    return int(
+        calibrate(lambda n: step * int(n), epsilon=epsilon, delta=delta, relation=relation, integer=True).parameter
+    )

@@ -1,7 +1,8 @@
 """Which noise for a run: independent, banded with cyclic samples, or correlated; each calibrated, each with its error.
 
-All three have the same expected batch and the same number of steps. The error is that of the sums of all steps so far, which is
-what weights are made of: its root mean square over the steps, per coordinate, in clip norms, divided by the batch.
+All three have the same expected batch and the same number of steps. The error is that of the sums of all steps so far,
+which is what weights are made of: its root mean square over the steps, per coordinate, in clip norms, divided by the
+batch.
 """
 
 from __future__ import annotations
@@ -18,7 +19,16 @@ from privcalc.mechanisms.gaussian import Gaussian
 from privcalc.mechanisms.poisson import PoissonSampled
 from privcalc.relation import ADD_OR_REMOVE_ONE, Relation, check_relation
 from privcalc.run import Run
-from privcalc.strategies import CyclicPoisson, FixedOrder, MinSeparation, Strategy, Toeplitz, momentum, optimal_toeplitz, spread
+from privcalc.strategies import (
+    CyclicPoisson,
+    FixedOrder,
+    MinSeparation,
+    Strategy,
+    Toeplitz,
+    momentum,
+    optimal_toeplitz,
+    spread,
+)
 
 __all__ = ["Compared", "compare_noise"]
 

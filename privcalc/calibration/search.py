@@ -39,8 +39,8 @@ class Calibration:
         def __getattr__(self, name: str) -> NoReturn:
             """Only for names that there are not."""
             raise AttributeError(
-                f"Calibration has no {name!r}: what was found is its .parameter, whatever that is of the run (noise multiplier, "
-                "rate, count); then there are .run and .guarantee"
+                f"Calibration has no {name!r}: what was found is its .parameter, whatever that is of the run (noise "
+                "multiplier, rate, count); then there are .run and .guarantee"
             )
 
 
@@ -62,9 +62,9 @@ def calibrate(
     """Find the parameter at which a run just meets a target.
 
     Args:
-        make: maps the parameter to a mechanism or run. Privacy must be monotone in the parameter, in either direction. Values
-            outside its domain must raise PrivcalcError, as all mechanisms do. Several mechanisms that share one budget are
-            calibrated by a common scale: ``lambda z: pc.Gaussian(z) * 10 + pc.Laplace(scale=2 * z)``.
+        make: maps the parameter to a mechanism or run. Privacy must be monotone in the parameter, in either direction.
+            Values outside its domain must raise PrivcalcError, as all mechanisms do. Several mechanisms that share one
+            budget are calibrated by a common scale: ``lambda z: pc.Gaussian(z) * 10 + pc.Laplace(scale=2 * z)``.
         epsilon: ε of the target,
         delta: with its δ; or
         mu: the target μ of Gaussian DP; or
@@ -78,8 +78,8 @@ def calibrate(
         spent: a run on the same records that the target must also pay for.
 
     Returns:
-        A :class:`Calibration` whose guarantee was evaluated to meet the target. Meeting it with less noise is possible only
-        within the width of the enclosures. For counts and rates: the largest value that meets the target.
+        A :class:`Calibration` whose guarantee was evaluated to meet the target. Meeting it with less noise is possible
+        only within the width of the enclosures. For counts and rates: the largest value that meets the target.
 
     Raises:
         PrivcalcError: if the target is malformed, or no value meets it.
@@ -117,7 +117,9 @@ def _interval(bounds: object) -> tuple[float, float]:
     message = f"bounds = {bounds!r}: must be (low, high), two numbers with 0 <= low < high"
     if not isinstance(bounds, (tuple, list)) or len(bounds) != 2:
         raise PrivcalcError(message)
-    low, high = (errors.real("bounds", end, "two numbers with 0 <= low < high", low=0.0, high=math.inf) for end in bounds)
+    low, high = (
+        errors.real("bounds", end, "two numbers with 0 <= low < high", low=0.0, high=math.inf) for end in bounds
+    )
     if not low < high:
         raise PrivcalcError(message)
     return low, high
@@ -130,7 +132,9 @@ def _real(loss: Loss, low: float, high: float) -> float:
     if not loss.exists(start):
         inside = [x for k in range(-60, 61) if low < (x := 2.0**k) < high and loss.exists(x)]
         if not inside:
-            raise PrivcalcError(f"make: no parameter was found at which it gives a run; at {start:g}: {loss.refusal(start)}")
+            raise PrivcalcError(
+                f"make: no parameter was found at which it gives a run; at {start:g}: {loss.refusal(start)}"
+            )
         start = min(inside, key=lambda x: abs(math.log(x)))
     # An exact edge of the domain, such as rate = 1, may itself be the answer.
     top = _edge(loss, start, high, 2.0)
@@ -210,7 +214,9 @@ def _whole(loss: Loss, low: float, high: float) -> int:
         while upper(good) > level:
             bad, good = good, good * 2
             if good > last:
-                raise PrivcalcError(f"the target {loss.target.goal} is not met by any whole number from {first} to {last}")
+                raise PrivcalcError(
+                    f"the target {loss.target.goal} is not met by any whole number from {first} to {last}"
+                )
     bisect = False
     while abs(bad - good) > 1:
         share = 0.5

@@ -53,7 +53,9 @@ def target(goal: Guarantee, group_size: int = 1) -> Target:
             return Guarantee(epsilon=ask_epsilon(run), delta=dlt, relation=relation)
 
         if errors.may_be_swapped(eps, dlt):
-            errors.warn(f"epsilon = {eps!r}, delta = {dlt!r}: δ is the larger, a chance of losing everything; are they swapped?")
+            errors.warn(
+                f"epsilon = {eps!r}, delta = {dlt!r}: δ is the larger, a chance of losing everything; are they swapped?"
+            )
         if eps > 0:
             return Target(goal, eps, _ends(ask_epsilon), achieved, ask_delta if dlt > 0 else None, dlt)
         return Target(goal, errors.positive("delta (at epsilon = 0)", dlt), ask_delta, achieved)
@@ -62,7 +64,9 @@ def target(goal: Guarantee, group_size: int = 1) -> Target:
         distance = functools.partial(Run.delta, epsilon=0.0, relation=relation, group_size=group_size)
         return Target(goal, level, _ends(distance), lambda run: Guarantee(advantage=distance(run), relation=relation))
     if group_size != 1:
-        raise PrivcalcError(f"group_size = {group_size}: must be 1 unless the target is epsilon and delta, or advantage")
+        raise PrivcalcError(
+            f"group_size = {group_size}: must be 1 unless the target is epsilon and delta, or advantage"
+        )
     if goal.beta is not None:
         return _missed(goal)
     if goal.mu is not None:
@@ -83,7 +87,9 @@ def _missed(goal: Guarantee) -> Target:
     """β(α) must be at least so much; what falls with noise is the power 1 − β(α)."""
     alpha, beta = goal.alpha or 0.0, float(goal.beta or 0.0)
     if not 0 < beta < 1 - alpha:
-        raise PrivcalcError(f"beta = {beta!r}: must be in (0, 1 - alpha), where guessing has 1 - alpha; alpha = {alpha!r}")
+        raise PrivcalcError(
+            f"beta = {beta!r}: must be in (0, 1 - alpha), where guessing has 1 - alpha; alpha = {alpha!r}"
+        )
     ask = functools.partial(Run.beta, alpha=alpha, relation=goal.relation)
 
     def power(run: Run) -> Bounds:

@@ -45,28 +45,33 @@ SEEN = {
 """What is not declared, and follows from the log, with its page."""
 
 UNSEEN = (
-    "what it leaks by being drawn in floating point is not counted, and it is as secret as the seed of its generator, which may "
-    "be short"
+    "what it leaks by being drawn in floating point is not counted, and it is as secret as the seed of its generator, "
+    "which may be short"
 )
 SAYS: Mapping[tuple[str, str], str] = {
     ("steps", "public"): "fixed in advance",
     ("steps", "released"): "how many there were may depend on outputs: plan or cap are certified whole",
-    ("steps", "any"): "what was planned, or capped, is certified whole, however many were taken and why ever the run ended",
+    (
+        "steps",
+        "any",
+    ): "what was planned, or capped, is certified whole, however many were taken and why ever the run ended",
     ("parameters", "public"): (
-        "noise, rates, numbers of records and of steps, and learning rates were chosen without looking at private records"
+        "noise, rates, numbers of records and of steps, and learning rates were chosen "
+        "without looking at private records"
     ),
     ("parameters", "released"): "may depend on earlier outputs, as the cap allows",
     ("sensitivity", "derived"): (
-        "values were clamped, and of each person's rows no more taken than was stated; how far one may move an answer follows"
+        "values were clamped, and of each person's rows no more taken than was stated; "
+        "how far one may move an answer follows"
     ),
     ("sensitivity", "clipped"): (
-        "each row of a sum or score was bounded by the code that asked; a row is taken to be of its own record alone: no batch "
-        "normalisation, no loss over pairs, no mean of others is in it"
+        "each row of a sum or score was bounded by the code that asked; a row is taken to be of its own record alone: "
+        "no batch normalisation, no loss over pairs, no mean of others is in it"
     ),
     ("sensitivity", "stated"): (
-        "what each record adds to a sum, or moves a score by, is at most what the caller says, which no ledger sees, is of a "
-        "record of the batch that was drawn, and of that record alone: nothing was fitted to the others first (scalers, PCA, "
-        "chosen columns, filled gaps)"
+        "what each record adds to a sum, or moves a score by, is at most what the caller says, which no ledger sees, "
+        "is of a record of the batch that was drawn, and of that record alone: nothing was fitted to the others first "
+        "(scalers, PCA, chosen columns, filled gaps)"
     ),
     ("clip_norm", "public"): "chosen without looking at private records",
     ("clip_norm", "released"): "chosen by public data and earlier noisy outputs",
@@ -86,13 +91,14 @@ SAYS: Mapping[tuple[str, str], str] = {
         "the ledger took no more rows of one name; that each person has one name in the column is assumed"
     ),
     ("parts", "any, each was charged"): (
-        "each choice was charged by itself; a joint one of several rows once, by how far a record moves the sum of their scores"
+        "each choice was charged by itself; a joint one of several rows once, "
+        "by how far a record moves the sum of their scores"
     ),
     ("parts", "disjoint"): "everything of one record or person is in one part",
     ("keys", "kept"): "nobody counts for more keys than the mechanism says, nor twice for one",
     ("trials", "drawn"): (
-        "how many were made is from the run's distribution, whatever the data; all were made, and alike; the score is of "
-        "a trial's own private output; the best one only is released"
+        "how many were made is from the run's distribution, whatever the data; all were made, and alike; the score is "
+        "of a trial's own private output; the best one only is released"
     ),
     ("labels", "public"): "none was read from private records (the certificate lists them)",
     ("start", "random"): "drawn at random, or zero",
@@ -102,8 +108,8 @@ SAYS: Mapping[tuple[str, str], str] = {
     ("start", "private"): "first weights were trained on private records without noise: nothing is proved",
     ("start", "none"): "nothing is trained",
     ("preprocessing", "none"): (
-        "records are as they were collected, or each was kept and changed by itself, and not because of others (no head or "
-        "quantile of the rows, no filling by means)"
+        "records are as they were collected, or each was kept and changed by itself, and not because of others (no "
+        "head or quantile of the rows, no filling by means)"
     ),
     ("preprocessing", "public"): "none, or by constants that were not read from private records",
     ("preprocessing", "released"): "by noisy constants, whose release is composed",
@@ -115,8 +121,8 @@ SAYS: Mapping[tuple[str, str], str] = {
     ("public_records", "public"): "records that are used without noise are known to everyone",
     ("public_records", "released"): "records that are used without noise were released, as the composition counts",
     ("other_releases", "none"): (
-        "what else was released about these records, a repetition of this run too, is not counted; nor are trials of which "
-        "this is the best (learners.PrivateSearch and pc.RandomTrials count them)"
+        "what else was released about these records, a repetition of this run too, is not counted; nor are trials of "
+        "which this is the best (learners.PrivateSearch and pc.RandomTrials count them)"
     ),
     ("other_releases", "composed"): "there are others, and only the composition of all certificates counts",
     ("noise", "exact"): "drawn bit for bit as the proofs take it",
@@ -124,16 +130,19 @@ SAYS: Mapping[tuple[str, str], str] = {
     ("noise", "by other code"): f"whatever is random is drawn as described, on the caller's word; {UNSEEN}",
     ("noise", "in part by other code"): f"that part on the caller's word; {UNSEEN}",
     ("loop", "as described"): (
-        "each row is the gradient of its own record alone, of the batch that was drawn; what else the model has or remembers, "
-        "and what was done before or beside, is not of private records; no adapter of a framework sees it"
+        "each row is the gradient of its own record alone, of the batch that was drawn; what else the model has or "
+        "remembers, and what was done before or beside, is not of private records; no adapter of a framework sees it"
     ),
     ("loop", "owned"): (
-        "our code took the gradient of each record of the batch by itself; what the data set gives for one record is of that "
-        "record alone, no loss, hook or variable outside of the model keeps any of it for others, and what else the model has, "
-        "and what was done before or beside, is not of private records"
+        "our code took the gradient of each record of the batch by itself; what the data set gives for one record is "
+        "of that record alone, no loss, hook or variable outside of the model keeps any of it for others, and what "
+        "else the model has, and what was done before or beside, is not of private records"
     ),
     ("rounding", "bounded"): "sums are exact, or their error was bounded, and paid",
-    ("rounding", "not counted"): "what rounding in sums and scores, and their order, add to what one record moves is not counted",
+    (
+        "rounding",
+        "not counted",
+    ): "what rounding in sums and scores, and their order, add to what one record moves is not counted",
     ("randomness", "perfect"): "random numbers are taken as perfectly random",
     ("process", "as recorded"): "taken to have done what it recorded: a check shows consistency, not honesty",
     ("to_come", "not said"): "who sees to what can still be released; the certificate of the closed ledger says it",
@@ -176,7 +185,8 @@ class Log(NamedTuple):
         each_row: whether the ledger charged each row of scores; those of version 2 did not.
         open: whether more can be released.
         plan: of an open ledger, what may be released in all.
-        named: whether the certificates of what it began from are named by their hashes, which is asked where they must be.
+        named: whether the certificates of what it began from are named by their hashes, which is asked where they must
+            be.
     """
 
     declared: Mapping[str, str]
@@ -300,7 +310,9 @@ def _of(release: Release, log: Log) -> Iterator[Line]:
     needed, learner = needs(run), told.by == "learner"
     if needed & {"clip_norm", "candidates"}:
         yield _sensitivity(told)
-        yield Line("rounding", told.rounding, _asker(told) if told.rounding == "bounded" else "always", SEEN["rounding"])
+        yield Line(
+            "rounding", told.rounding, _asker(told) if told.rounding == "bounded" else "always", SEEN["rounding"]
+        )
     if "clip_norm" in needed and told.sensitivity != "derived":
         yield _word(log, "clip_norm", learner=learner)
     if "normaliser" in needed:
@@ -378,7 +390,17 @@ def _word(log: Log, name: str, *, learner: bool = False) -> Line:
 
 
 ORDER = (
-    *("steps", "parameters", "sensitivity", "normaliser", "clip_norm", "candidates", "sampling", "rows_per_person", "parts"),
+    *(
+        "steps",
+        "parameters",
+        "sensitivity",
+        "normaliser",
+        "clip_norm",
+        "candidates",
+        "sampling",
+        "rows_per_person",
+        "parts",
+    ),
     *("keys", "trials", "labels", "public_records", "start", "preprocessing", "copies", "records_per_unit"),
     *("loop", "other_releases", "to_come", "noise", "rounding", "randomness", "process"),
 )

@@ -107,11 +107,15 @@ class Certificate:
         """Read what ``save`` wrote. Nothing is checked but the format: see ``verify``."""
         with regular(path).open("rb") as file:
             if file.read(len(LEDGER)) == LEDGER:
-                raise PrivcalcError(f"path = {str(path)!r}: is a ledger; name its certificate first, and ledgers after it")
+                raise PrivcalcError(
+                    f"path = {str(path)!r}: is a ledger; name its certificate first, and ledgers after it"
+                )
         document = read_json(named(path))
         if document.get("format") != FORMAT or document.get("version") not in READ:
             found = f"{document.get('format')!r}, version {document.get('version')!r}"
-            raise PrivcalcError(f"path = {str(path)!r}: must be a {FORMAT} of version {' or '.join(map(str, READ))}, not {found}")
+            raise PrivcalcError(
+                f"path = {str(path)!r}: must be a {FORMAT} of version {' or '.join(map(str, READ))}, not {found}"
+            )
         return cls(document)
 
     def verify(
@@ -126,9 +130,10 @@ class Certificate:
         That shares no code with the engine that claimed it.
 
         Args:
-            ledgers: the ledger it was made from, to check that too; of a composition those of all its parts, in any order.
-            seconds: most seconds that this may take, in a process of its own that is stopped then, and has a limit of memory
-                (half a second goes to its start); at ∞ the check runs in this process, without a limit.
+            ledgers: the ledger it was made from, to check that too; of a composition those of all its parts, in any
+                order.
+            seconds: most seconds that this may take, in a process of its own that is stopped then, and has a limit of
+                memory (half a second goes to its start); at ∞ the check runs in this process, without a limit.
             rigorous: whether every claim of ε must be proved; else those that could not be decided in time are named.
             public: public data by the names that the certificate gives them, to check that they are those it is about.
 
@@ -136,8 +141,8 @@ class Certificate:
             The verdict on the guarantee, VERIFIED or UNDECIDED, in a sentence; then what was confirmed, line by line.
 
         Raises:
-            NotConfirmed: if nothing was found wrong, but not everything could be confirmed within the limits, or from this
-                file: a composition of version 2 does not contain its parts.
+            NotConfirmed: if nothing was found wrong, but not everything could be confirmed within the limits, or from
+                this file: a composition of version 2 does not contain its parts.
             Contradiction: with the reason, if a claim is smaller than the truth, or something does not fit.
             OSError: if a ledger cannot be read.
         """
@@ -170,13 +175,17 @@ class Certificate:
         proofs = prove_certificate(self.document, progress)
         for proof in proofs:
             if proof.verdict == "refuted":
-                raise Contradiction(f"epsilon = {proof.epsilon!r} at delta = {proof.delta!r}: is refuted, δ(ε) ≥ {proof.lower!r}")
+                raise Contradiction(
+                    f"epsilon = {proof.epsilon!r} at delta = {proof.delta!r}: is refuted, δ(ε) ≥ {proof.lower!r}"
+                )
         return self.proved((proof.epsilon, proof.delta) for proof in proofs if proof)
 
     def proved(self, claims: Iterable[tuple[float, float]]) -> Certificate:
         """This certificate, with a record that these of its claims (ε, δ) were proved, which ``verify`` does again."""
         relied = list(pages_of_proof(self.run, self.relation))
-        confirmed = [{"route": PROVED, "epsilon": epsilon, "delta": delta, "pages": relied} for epsilon, delta in claims]
+        confirmed = [
+            {"route": PROVED, "epsilon": epsilon, "delta": delta, "pages": relied} for epsilon, delta in claims
+        ]
         document = {**self.document, "confirmed": confirmed}
         return Certificate({**document, "hash": digest(document)})
 
@@ -218,24 +227,26 @@ def certify(
     """Make a certificate.
 
     Args:
-        source: a ledger, or its file; a run, or the file of one that was described by hand (``{"format": "privcalc run",
-            "version": 1, "relation": …, "unit": …, "run": […]}``, optionally with ``public``, ``not_accounted`` and
-            ``assumptions``); or several certificates of runs on the same records, to compose.
+        source: a ledger, or its file; a run, or the file of one that was described by hand
+            (``{"format": "privcalc run", "version": 1, "relation": …, "unit": …, "run": […]}``, optionally with
+            ``public``, ``not_accounted`` and ``assumptions``); or several certificates of runs on the same records, to
+            compose.
         delta: δ of the guarantee; one that is not below 1/records is warned of, where their number is public.
         relation: for a run: its neighbouring relation, by default add-or-remove-one.
-        unit: for a run: what one record is; by default "one person" if all that runs is ``UserSampled``, else "one record".
+        unit: for a run: what one record is; by default "one person" if all that runs is ``UserSampled``, else "one
+            record".
         not_accounted: for a run: what is known to be missing, in words.
-        assumptions: for a run: what you declare of the process; what contradicts a proof is refused. All other sources have
-            said these four themselves, and it is refused to say something else of them.
+        assumptions: for a run: what you declare of the process; what contradicts a proof is refused. All other sources
+            have said these four themselves, and it is refused to say something else of them.
 
     Returns:
-        A :class:`Certificate`. Of a closed ledger it is that of its plan or cap, or of what was recorded where the caller vouched
-        for an output-independent end; of a ledger that was not closed it is open: at least this much. A closed ledger that
-        recorded nothing is warned of, and the certificate says so: what ran may have forgotten it.
+        A :class:`Certificate`. Of a closed ledger it is that of its plan or cap, or of what was recorded where the
+        caller vouched for an output-independent end; of a ledger that was not closed it is open: at least this much. A
+        closed ledger that recorded nothing is warned of, and the certificate says so: what ran may have forgotten it.
 
     Raises:
-        PrivcalcError: if the source does not fit its hashes, charges more than it may, has no guarantee under its relation, or
-            contains a ``Parallel`` of parts that were not declared disjoint.
+        PrivcalcError: if the source does not fit its hashes, charges more than it may, has no guarantee under its
+            relation, or contains a ``Parallel`` of parts that were not declared disjoint.
 
     Example:
         >>> import privcalc as pc
@@ -246,13 +257,18 @@ def certify(
     """
     value = errors.delta("delta", delta)
     if isinstance(source, Questions):
-        said, asked = Assumptions() if assumptions is None else assumptions, ADD_OR_REMOVE_ONE if relation is None else relation
+        said, asked = (
+            Assumptions() if assumptions is None else assumptions,
+            ADD_OR_REMOVE_ONE if relation is None else relation,
+        )
         named = unit_of(source.run) if unit is None else unit
         story = of_run(Terms(asked, named, source.run, None, None, {}, not_accounted, False, said))
     elif isinstance(source, (str, os.PathLike, Ledger)):
         story = of_given(_given(source))
     elif isinstance(source, Certificate):
-        raise PrivcalcError("source: is one certificate already; to compose it, give a list: pc.certify([certificate], …)")
+        raise PrivcalcError(
+            "source: is one certificate already; to compose it, give a list: pc.certify([certificate], …)"
+        )
     elif not isinstance(source, Iterable) or not getattr(source, "ndim", 1):
         raise PrivcalcError(NO_SOURCE)
     else:
@@ -261,7 +277,9 @@ def certify(
         _check_said(story, relation=relation, unit=unit)
         if not_accounted or assumptions is not None:
             name = "not_accounted" if not_accounted else "assumptions"
-            raise PrivcalcError(f"{name}: is for a run; a ledger, a description or a certificate said it when it was made")
+            raise PrivcalcError(
+                f"{name}: is for a run; a ledger, a description or a certificate said it when it was made"
+            )
     if story["basis"] == "declared":  # a ledger asked for it when it was opened, and again for what was recorded
         Assumptions.from_json(story["assumptions"]["declared"]).require(run_from_json(story["run"]))
     return _build(story, value)
@@ -271,7 +289,9 @@ def _check_said(story: Json, **asked: object) -> None:
     """Refuse to certify a source as something else than it is."""
     for name, value in asked.items():
         if value is not None and str(value) != story[name]:
-            raise PrivcalcError(f"{name} = {value}: the source is about {story[name]!r}, which was said when it was made")
+            raise PrivcalcError(
+                f"{name} = {value}: the source is about {story[name]!r}, which was said when it was made"
+            )
 
 
 def _given(source: str | os.PathLike[str] | Ledger) -> str | list[str]:
@@ -283,8 +303,8 @@ def _given(source: str | os.PathLike[str] | Ledger) -> str | list[str]:
         return [line.decode() for line in journal.memory]
     if not journal.in_place:
         raise PrivcalcError(
-            f"path = {str(journal.path)!r}: is not what this ledger wrote, but another one of that name, or an older copy; what "
-            "it drew is not in it"
+            f"path = {str(journal.path)!r}: is not what this ledger wrote, but another one of that name, or an older "
+            "copy; what it drew is not in it"
         )
     return str(journal.path)
 

@@ -81,7 +81,10 @@ def check(document: Mapping[str, Any]) -> None:
         version = document.get("version")
         if type(version) is not int or version not in READ:
             raise PrivcalcError(f"version = {version!r}: must be one of {', '.join(map(str, READ))}")
-        full = {**({} if version == VERSION else {"noise": earlier.NOISE[0]}), **document}  # which was not said at first
+        full = {
+            **({} if version == VERSION else {"noise": earlier.NOISE[0]}),
+            **document,
+        }  # which was not said at first
         rest = {name: value for name, value in full.items() if name != "replayed"}
         check_fields("fields", rest, fields_of(version), more=version == VERSION)
         if "replayed" in document:
@@ -164,13 +167,17 @@ def _composed(document: Mapping[str, Any], _: Run) -> None:
         if name in ("run", "declared"):
             _same(name, run_from_json(document[name]), expected)
         elif canonical(document[name]) != canonical(expected):
-            raise PrivcalcError(f"{name}: must be {str(expected)[:500]}, as in the parts, not {str(document[name])[:500]}")
+            raise PrivcalcError(
+                f"{name}: must be {str(expected)[:500]}, as in the parts, not {str(document[name])[:500]}"
+            )
 
 
 def _declared(document: Mapping[str, Any], run: Run) -> None:
     """A run described by hand has no ledger, and nothing that a ledger would say."""
     _same("run", run, document["declared"])
-    ledger = document["ledgers"] or document["parts"] or document["recorded"] is not None or document["stopping"] is not None
+    ledger = (
+        document["ledgers"] or document["parts"] or document["recorded"] is not None or document["stopping"] is not None
+    )
     if ledger or document["status"] != "closed" or document.get("releases"):
         raise PrivcalcError("basis = 'declared': a described run has no ledger, and none has drawn its noise")
     _assumed(document, run)
@@ -253,11 +260,18 @@ def _assumed(document: Mapping[str, Any], run: Run, recorded: Run | None = None)
     Assumptions.from_json(found["declared"]).check(run, document["basis"], recorded)
     if version == VERSION:
         log = log_of(document)
-        said: Json = {"noise": noise_of(log.releases), "assumptions": {"declared": found["declared"], "needed": lines(log)}}
+        said: Json = {
+            "noise": noise_of(log.releases),
+            "assumptions": {"declared": found["declared"], "needed": lines(log)},
+        }
     else:
         said = earlier.check_words(document)
     for name, expected in said.items():
-        same = same_listing(found, expected, version) if name == "assumptions" else document.get(name, expected) == expected
+        same = (
+            same_listing(found, expected, version)
+            if name == "assumptions"
+            else document.get(name, expected) == expected
+        )
         if not same:
             raise PrivcalcError(f"{name}: must be {str(expected)[:3000]}, not {str(document.get(name))[:3000]}")
 
@@ -271,6 +285,7 @@ def same_listing(found: Json, expected: Json, version: int) -> bool:
         canonical(found["declared"]) == canonical(expected["declared"])
         and len(one) == len(two)
         and all(
-            {**a, "page": ""} == {**b, "page": ""} and same_pages([a["page"]], [b["page"]]) for a, b in zip(one, two, strict=True)
+            {**a, "page": ""} == {**b, "page": ""} and same_pages([a["page"]], [b["page"]])
+            for a, b in zip(one, two, strict=True)
         )
     )

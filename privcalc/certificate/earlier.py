@@ -2,7 +2,8 @@
 
 They are compared with their ledgers in these words, too.
 
-Both took noise to be one of ``NOISE``, and had ``idealised`` beside their list of assumptions, which did not say provenance.
+Both took noise to be one of ``NOISE``, and had ``idealised`` beside their list of assumptions, which did not say
+provenance.
 """
 
 from __future__ import annotations
@@ -26,10 +27,12 @@ CHANGED = {"noise": Field((str,), among=NOISE), "idealised": Field((list,))}
 """Fields that they had, and have otherwise or no more."""
 
 IDEALISED = {
-    "real": "noise is taken as real-valued: what floating-point noise leaks is not counted (the discrete Gaussian is exact)",
+    "real": "noise is taken as real-valued: what floating-point noise leaks is not counted (the "
+    "discrete Gaussian is exact)",
     "declared": "noise that other code drew is taken as real-valued: what floating-point noise leaks is not counted",
     "random": "random numbers are taken as perfectly random",
-    "sums": "sums and scores are taken to be as sensitive as stated: what rounding in them, and their order, add is not counted",
+    "sums": "sums and scores are taken to be as sensitive as stated: what rounding in them, and their order, "
+    "add is not counted",
     "process": "the process is taken to have done what it recorded: a check shows consistency, not honesty",
 }
 
@@ -100,14 +103,20 @@ def check_words(document: Mapping[str, Any]) -> Json:
     """
     version, log, run = document["version"], log_of(document), run_from_json(document["run"])
     if not set(log.declared) <= set(LISTED[version]):
-        raise PrivcalcError(f"assumptions: version {version} has {', '.join(LISTED[version])}, not {sorted(log.declared)}")
+        raise PrivcalcError(
+            f"assumptions: version {version} has {', '.join(LISTED[version])}, not {sorted(log.declared)}"
+        )
     noise = document.get("noise", NOISE[0])
     drawn = run_of(log.releases, seen=True)
-    if noise == NOISE[2] and (log.open or not drawn.entries or "normaliser" not in set.intersection(*map(needs, _each(drawn)))):
+    if noise == NOISE[2] and (
+        log.open or not drawn.entries or "normaliser" not in set.intersection(*map(needs, _each(drawn)))
+    ):
         raise PrivcalcError(f"noise = {NOISE[2]!r}: must be of a closed ledger that drew sums only")
     said = words(log, run, version, noise=noise)
     if "noise" not in document:  # which certificates did not say at first
-        said["idealised"] = [text for text in said["idealised"] if text not in (IDEALISED["sums"], IDEALISED["declared"])]
+        said["idealised"] = [
+            text for text in said["idealised"] if text not in (IDEALISED["sums"], IDEALISED["declared"])
+        ]
     return said
 
 
@@ -120,7 +129,9 @@ def composed(parts: Sequence[Mapping[str, Any]], run: Run) -> Json:
     for part in parts:
         names = {entry["name"] for entry in part["assumptions"]["needed"]}
         rows = ["parts"] if "candidates" in names or "parts" in needs(run) else []
-        for line in lines(Log({}, "declared", "", [Release(each, 1, Provenance(noise="exact")) for each, _ in run.entries])):
+        for line in lines(
+            Log({}, "declared", "", [Release(each, 1, Provenance(noise="exact")) for each, _ in run.entries])
+        ):
             if "other_releases" not in names and line["name"] in (*rows, "other_releases"):
                 entry = {**line, "value": "disjoint", "by": "nobody"} if line["name"] == "parts" else line
                 found[canonical(entry)] = entry

@@ -27,7 +27,8 @@ BASES = {
     "cap": "the cap, a privacy filter, which holds although steps and their number may have depended on outputs",
     "recorded": "what was recorded; the caller vouches that it, and the end, did not depend on any output",
     "declared": "a run that was described by hand; no ledger was kept",
-    "composed": "the composition of several certified runs on the same records, none planned from the outputs of another",
+    "composed": "the composition of several certified runs on the same records, "
+    "none planned from the outputs of another",
 }
 
 RATES = (0.1, 0.01)
@@ -41,7 +42,8 @@ class Fact(NamedTuple):
         level: which of ``LEVELS`` it belongs to.
         label: what it is called.
         text: what it says, neither shortened nor made printable.
-        weight: "both", or printed in the "text" of all that the certificate has only, or in the "report" only, which is one page.
+        weight: "both", or printed in the "text" of all that the certificate has only, or in the "report" only, which is
+            one page.
         by: who saw to it or said so, where that is asked.
     """
 
@@ -95,11 +97,14 @@ def _numbers(document: Mapping[str, Any]) -> Iterator[Fact]:
     gdp, name = document["gdp"], "Risk"
     curve = ", ".join(f"{stated('ε', p['epsilon'], document)} at δ = {at_most(p['delta'])}" for p in document["curve"])
     missed = ", ".join(
-        f"{stated('false negative rate', p['beta'], document, 'lower')} at false positive rate {downward(p['alpha'], 'g')}"
+        f"{stated('false negative rate', p['beta'], document, 'lower')} at false positive rate "
+        f"{downward(p['alpha'], 'g')}"
         for p in document["beta"]
     )
     yield Fact(name, "also", curve, "text")
-    yield Fact(name, "", f"GDP of {stated('μ', gdp['mu'], document)} except with probability {at_most(gdp['delta'])}", "text")
+    yield Fact(
+        name, "", f"GDP of {stated('μ', gdp['mu'], document)} except with probability {at_most(gdp['delta'])}", "text"
+    )
     yield Fact(name, "", stated("advantage (best TPR − FPR)", document["advantage"], document), "text")
     yield Fact(name, "", missed, "text")
 
@@ -173,8 +178,8 @@ def _evidence(document: Mapping[str, Any]) -> Iterator[Fact]:
 def spends(budget: Mapping[str, Any]) -> str:
     """Of which budget a ledger spends."""
     return (
-        f"that of the data set {budget['dataset']!r}, as reservation {budget['reservation']}; line {budget['lines']} of its "
-        f"history has hash {budget['hash']}"
+        f"that of the data set {budget['dataset']!r}, as reservation {budget['reservation']}; line {budget['lines']} "
+        f"of its history has hash {budget['hash']}"
     )
 
 

@@ -1,7 +1,7 @@
 """A certificate as one self-contained web page: ``privcalc show CERT --html OUT.html``. Needs the extra ``pictures``.
 
-What a certificate says may come from a stranger: all of it is escaped, pictures are data and hold none of its words, and the page
-forbids itself scripts and everything from elsewhere (``Content-Security-Policy``).
+What a certificate says may come from a stranger: all of it is escaped, pictures are data and hold none of its words,
+and the page forbids itself scripts and everything from elsewhere (``Content-Security-Policy``).
 """
 
 from __future__ import annotations
@@ -68,7 +68,8 @@ def _fields(certificate: Certificate) -> dict[str, str]:
     points = [(enclosure(p["epsilon"], relation).upper, float(p["delta"])) for p in [*document["curve"], claim]]
     betas = [(float(p["alpha"]), enclosure(p["beta"], relation).lower) for p in document["beta"]]
 
-    # Trade-off curves take many answers each, and some runs seconds for one: the profile's tangents are enough for a picture.
+    # Trade-off curves take many answers each, and some runs seconds for one:
+    # the profile's tangents are enough for a picture.
     profile = profile_table(run, reach(run, relation), relation=relation)
     tradeoff = tradeoff_of_profile(profile, ALPHAS)
     figures = (
@@ -78,7 +79,8 @@ def _fields(certificate: Certificate) -> dict[str, str]:
         ),
         (
             pictures.tradeoff(tradeoff, relation=relation, points=betas),
-            "The trade-off curve of that profile: no test whether the record was used has error rates in the coloured part.",
+            "The trade-off curve of that profile: no test whether the record was used has error "
+            "rates in the coloured part.",
         ),
     )
     return {
@@ -91,11 +93,17 @@ def _fields(certificate: Certificate) -> dict[str, str]:
         "beta": _rows((downward(p["alpha"], "g"), stated("β", p["beta"], document, "lower")) for p in document["beta"]),
         "advantage": clean(stated("advantage", document["advantage"], document)),
         "figures": "\n".join(embedded(*figure) for figure in figures),
-        "claimed": _items(f"{each.label}: {each.text}" for each in found if each.level == "Algorithm" or each.label == "public"),
+        "claimed": _items(
+            f"{each.label}: {each.text}" for each in found if each.level == "Algorithm" or each.label == "public"
+        ),
         "steps": _items(_steps(certificate)),
         "seen": _items(each.text for each in found if each.label == "seen to"),
-        "assumed": _items(each.text for each in found if each.label == "assumed").replace("NOT SAID", "<b>not said</b>"),
-        "unclaimed": _items(f"Declared by the caller as not accounted for: {text}" for text in document["not_accounted"]),
+        "assumed": _items(each.text for each in found if each.label == "assumed").replace(
+            "NOT SAID", "<b>not said</b>"
+        ),
+        "unclaimed": _items(
+            f"Declared by the caller as not accounted for: {text}" for text in document["not_accounted"]
+        ),
         "commands": _text_lines(_commands(document)),
         "hash": clean(document["hash"]),
         "proofs": clean(", ".join(document["proofs"])),
@@ -118,7 +126,9 @@ def _steps(certificate: Certificate) -> list[str]:
 
     def of(mechanism: Mechanism) -> Iterable[str]:
         own = type(mechanism)
-        kind = next((each for each in own.__mro__ if each.__name__ == own.kind), own)  # the public one of those of its family
+        kind = next(
+            (each for each in own.__mro__ if each.__name__ == own.kind), own
+        )  # the public one of those of its family
         yield f"{kind.__name__}: {(kind.__doc__ or '').partition(chr(10))[0]}"
         for part in parts(mechanism):
             yield from of(part)
@@ -129,7 +139,10 @@ def _steps(certificate: Certificate) -> list[str]:
 
 def _commands(document: Mapping[str, Any]) -> list[str]:
     ledger = " LEDGER" * len(document["ledgers"])
-    found = [f"privcalc verify CERTIFICATE{ledger}", "privcalc verify CERTIFICATE --rigorous    # a proof by interval arithmetic"]
+    found = [
+        f"privcalc verify CERTIFICATE{ledger}",
+        "privcalc verify CERTIFICATE --rigorous    # a proof by interval arithmetic",
+    ]
     if ledger:
         found[0] += f"    # hash of the ledger: {', '.join(entry['hash'] for entry in document['ledgers'])}"
     return found

@@ -16,7 +16,15 @@ from privcalc.serial import REQUIRED, Field, Json
 __all__ = ["json_schema"]
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
-TYPES = {str: "string", int: "integer", float: "number", bool: "boolean", list: "array", dict: "object", NoneType: "null"}
+TYPES = {
+    str: "string",
+    int: "integer",
+    float: "number",
+    bool: "boolean",
+    list: "array",
+    dict: "object",
+    NoneType: "null",
+}
 
 HASH: Json = {"type": "string", "pattern": "^[0-9a-f]{64}$"}
 TEXTS: Json = {"type": "array", "items": {"type": "string"}}
@@ -24,7 +32,11 @@ MECHANISM: Json = {"type": "object", "properties": {"kind": {"type": "string"}},
 COUNT: Json = {"type": "integer", "minimum": 1}
 RUN: Json = {
     "type": "array",
-    "items": {"type": "object", "properties": {"mechanism": MECHANISM, "count": COUNT}, "required": ["mechanism", "count"]},
+    "items": {
+        "type": "object",
+        "properties": {"mechanism": MECHANISM, "count": COUNT},
+        "required": ["mechanism", "count"],
+    },
 }
 END: Json = {"type": ["number", "null"]}
 ENCLOSURE: Json = {
@@ -37,8 +49,8 @@ ENCLOSURE: Json = {
 def json_schema(of: Literal["certificate", "ledger"]) -> Json:
     """The JSON Schema, draft 2020-12, of what this version writes: of a certificate, or of each line of a ledger.
 
-    It tells the form only: whether hashes fit, what follows from what, and the numbers are what ``verify`` checks. Fields of a
-    later version are allowed, as they are when it is read.
+    It tells the form only: whether hashes fit, what follows from what, and the numbers are what ``verify`` checks.
+    Fields of a later version are allowed, as they are when it is read.
 
     Args:
         of: "certificate", or "ledger": one line of it.
@@ -60,7 +72,8 @@ def json_schema(of: Literal["certificate", "ledger"]) -> Json:
 def _certificate() -> Json:
     points = {name: _object({inner: ENCLOSURE, at: {"type": "number"}}) for name, (inner, at) in NUMBERS.items()}
     several = {
-        name: {"type": "array", "items": point} if SCHEMA[name].kind == (list,) else point for name, point in points.items()
+        name: {"type": "array", "items": point} if SCHEMA[name].kind == (list,) else point
+        for name, point in points.items()
     }
     listing = {"declared": _texts_by_name(), "needed": {"type": "array", "items": _of(NEEDED)}}
     budget = {"budget": _of(BUDGET), "hash": HASH, "lines": COUNT} | dict.fromkeys(("labels", "warnings"), TEXTS)
@@ -75,7 +88,10 @@ def _certificate() -> Json:
         "proofs": TEXTS,
         "hash": HASH,
         "assumptions": _of(LISTING, listing),
-        "releases": {"type": "array", "items": _of(RELEASE, {"mechanism": MECHANISM, "count": COUNT, "provenance": _of(FIELDS)})},
+        "releases": {
+            "type": "array",
+            "items": _of(RELEASE, {"mechanism": MECHANISM, "count": COUNT, "provenance": _of(FIELDS)}),
+        },
         "ledgers": {
             "type": "array",
             "items": _of(LEDGER, budget | {"start": {"type": "array", "items": HASH}}, lacks=_LACKS),
@@ -92,16 +108,28 @@ _LACKS = ("labels", "warnings", "start", "persons", "budget")
 
 
 def _line() -> Json:
-    inner: dict[str, Json] = {"mechanism": MECHANISM, "count": COUNT, "provenance": _of(FIELDS), "words": _texts_by_name()}
+    inner: dict[str, Json] = {
+        "mechanism": MECHANISM,
+        "count": COUNT,
+        "provenance": _of(FIELDS),
+        "words": _texts_by_name(),
+    }
     inner["certificates"] = {"type": "array", "items": HASH, "minItems": 1}
     opened = {"version": {"const": VERSION}, "plan": {**RUN, "type": ["array", "null"]}, "not_accounted": TEXTS}
-    kinds = {"open": _of(OPEN, opened)} | {kind: _of(has, inner, lacks=("label", "certificates")) for kind, has in LATER.items()}
+    kinds = {"open": _of(OPEN, opened)} | {
+        kind: _of(has, inner, lacks=("label", "certificates")) for kind, has in LATER.items()
+    }
     known = [{"if": {"properties": {"type": {"const": kind}}}, "then": fields} for kind, fields in kinds.items()]
     later: Json = {
         "if": {"properties": {"type": {"enum": list(kinds)}}},
         "else": {"properties": {"optional": {"const": True}}, "required": ["optional"]},
     }
-    entry: Json = {"type": "object", "properties": {"type": {"type": "string"}}, "required": ["type"], "allOf": [*known, later]}
+    entry: Json = {
+        "type": "object",
+        "properties": {"type": {"type": "string"}},
+        "required": ["type"],
+        "allOf": [*known, later],
+    }
     return {**_object({"n": COUNT, "entry": entry, "hash": HASH}), "additionalProperties": False}
 
 
@@ -122,7 +150,9 @@ def _of(fields: Mapping[str, Field], inner: Mapping[str, Json] | None = None, *,
 def _field(field: Field) -> Json:
     kinds = [TYPES[kind] for kind in field.kind]
     said = {"description": field.says} if field.says else {}
-    return {"type": kinds[0] if len(kinds) == 1 else kinds, **said} | ({"enum": list(field.among)} if field.among else {})
+    return {"type": kinds[0] if len(kinds) == 1 else kinds, **said} | (
+        {"enum": list(field.among)} if field.among else {}
+    )
 
 
 def _object(properties: Mapping[str, Any], required: Iterable[str] | None = None) -> Json:

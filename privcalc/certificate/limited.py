@@ -1,8 +1,9 @@
 """A check that ends: in an interpreter of its own, which is stopped after some seconds, and has a limit of memory.
 
-Why a process: a thread cannot be stopped, a signal is heard by the main thread only and between two steps of Python, and neither
-limits memory. Why a fresh one: a fork copies the locks that other threads hold (of BLAS, torch, JAX) and may wait for them for
-ever, and multiprocessing's ``spawn`` runs the caller's main program again. It costs half a second.
+Why a process: a thread cannot be stopped, a signal is heard by the main thread only and between two steps of Python,
+and neither limits memory. Why a fresh one: a fork copies the locks that other threads hold (of BLAS, torch, JAX) and
+may wait for them for ever, and multiprocessing's ``spawn`` runs the caller's main program again. It costs half a
+second.
 """
 
 from __future__ import annotations
@@ -97,7 +98,9 @@ def main() -> None:
     except Contradiction as error:
         answer = {"wrong": str(error)}
     except MemoryError:
-        answer = {"unconfirmed": f"{MEMORY >> 30} GiB of memory were not enough to check everything; nothing was found wrong"}
+        answer = {
+            "unconfirmed": f"{MEMORY >> 30} GiB of memory were not enough to check everything; nothing was found wrong"
+        }
     except Exception as error:
         answer = {"unconfirmed": f"the check failed: {error!r}"}
     sys.stdout.write(json.dumps(answer))

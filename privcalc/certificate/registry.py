@@ -3,9 +3,9 @@
 ``privcalc show CERT --registry OUT.json`` writes it.
 
 The fields are those of the registry's third tier (https://github.com/opendp/deployments-registry-data,
-``schemas/deployments-schema.yaml``, 2026). What a certificate does not say is "not stated", or left out where the registry
-wants a number or one of its own words: its check refuses the record until people have filled those in. JSON is YAML, which
-the registry keeps.
+``schemas/deployments-schema.yaml``, 2026). What a certificate does not say is "not stated", or left out where the
+registry wants a number or one of its own words: its check refuses the record until people have filled those in. JSON is
+YAML, which the registry keeps.
 """
 
 from __future__ import annotations
@@ -55,7 +55,9 @@ def record(document: Mapping[str, Any]) -> Json:
         "url_slug": OPEN,
         "deployment": {
             "basic": {
-                **dict.fromkeys(("name", "description", "intended_use", "data_product_type", "data_product_region"), OPEN),
+                **dict.fromkeys(
+                    ("name", "description", "intended_use", "data_product_type", "data_product_region"), OPEN
+                ),
                 **{"data_curators": [curator], "publication_date": OPEN},
             },
             "dp_variant": {
@@ -71,19 +73,26 @@ def record(document: Mapping[str, Any]) -> Json:
                     "epsilon": enclosure(claim["epsilon"], relation).upper,
                     **({"delta": claim["delta"]} if claim["delta"] else {}),
                 },
-                "privacy_parameters_details": "\n".join([*map(plain, warnings(document)), headline(document), said["Risk"]]),
+                "privacy_parameters_details": "\n".join(
+                    [*map(plain, warnings(document)), headline(document), said["Risk"]]
+                ),
             },
             "deployment_model": {"trust_assumptions": said["Trust"], "actors": OPEN},
             "implementation": {
                 "preprocessing_and_hyperparameter_tuning": said["Outside"],
                 "mechanisms": "\n".join(
-                    [str(run_from_json(document["run"])), said.get("Implementation", OPEN), f"privcalc {document['privcalc']}"]
+                    [
+                        str(run_from_json(document["run"])),
+                        said.get("Implementation", OPEN),
+                        f"privcalc {document['privcalc']}",
+                    ]
                 ),
                 "composition": f"{said['Algorithm']}\nproofs: {', '.join(document['proofs'])}",
                 "post_processing": OPEN,
                 "justification": OPEN,
                 "utility": OPEN,
-                "additional_information": f"made of the certificate with the hash {document['hash']}; privcalc verify checks it",
+                "additional_information": f"made of the certificate with the hash {document['hash']}; "
+                "privcalc verify checks it",
             },
             "administrative": {"evidence_sources": {}, "status": "Draft", "registry_authors": [OPEN], "tier": 3},
         },

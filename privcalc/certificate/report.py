@@ -44,7 +44,9 @@ def report(document: Mapping[str, Any]) -> str:
     for number, (title, rows) in enumerate(found.items(), 1):
         for row, fact in enumerate(rows):
             begin = "" if row else f"{number}. {title}"
-            lines.append(f"{begin:<18}{fact.label:<15} {fact.text}" if fact.level != "Parameter" else f"{begin:<18}{fact.text}")
+            lines.append(
+                f"{begin:<18}{fact.label:<15} {fact.text}" if fact.level != "Parameter" else f"{begin:<18}{fact.text}"
+            )
     return "\n".join(map(plain, [*lines, LAST]))
 
 

@@ -32,7 +32,9 @@ SCHEMA = {
         "what the run is: `plan`, `cap`, `recorded` (vouched for), `declared` (by hand) or `composed`",
         ("plan", "cap", "recorded", "declared", "composed"),
     ),
-    "status": Field((str,), "`closed`; or `open`, for a ledger without its closing line: at least this much", ("open", "closed")),
+    "status": Field(
+        (str,), "`closed`; or `open`, for a ledger without its closing line: at least this much", ("open", "closed")
+    ),
     "relation": Field((str,), "the neighbouring relation", tuple(map(str, Relation))),
     "unit": Field((str,), "what one record is, in words"),
     "run": Field((list,), "the certified run; that of a cap is the one stated guarantee"),
@@ -42,23 +44,31 @@ SCHEMA = {
     "advantage": Field((dict,), "the largest true minus false positive rate, an enclosure"),
     "beta": Field((list,), "the least false negative rates, enclosures `beta`, each at one of four `alpha`"),
     "public": Field(
-        (dict,), "constants, as the caller declared them; public data by their digests ([assumptions.md](assumptions.md), §5)"
+        (dict,),
+        "constants, as the caller declared them; public data by their digests ([assumptions.md](assumptions.md), §5)",
     ),
     "not_accounted": Field((list,), "texts: what the caller says is missing (tuning, say)"),
     "assumptions": Field(
-        (dict,), "`declared`: what the caller said; `needed`: who saw to what the proofs need ([assumptions.md](assumptions.md))"
+        (dict,),
+        "`declared`: what the caller said; `needed`: who saw to what the proofs need "
+        "([assumptions.md](assumptions.md))",
     ),
     "stopping": Field((str, NoneType), 'null, or the caller\'s word `"output-independent"`'),
-    "recorded": Field((list, NoneType), "the run that the ledger charged, lost blocks included; null without one ledger"),
+    "recorded": Field(
+        (list, NoneType), "the run that the ledger charged, lost blocks included; null without one ledger"
+    ),
     "declared": Field((list,), "the part of the recorded run that is known by the caller's word only"),
     "target": Field((dict, NoneType), "null, or the guarantee that plan or cap had to meet"),
     "seeded": Field((bool,), "true: a reproducible run, for which no privacy is claimed"),
     "noise": Field((str,), "who drew it: a summary of `releases`"),
     "releases": Field((list,), "what the ledger charged, by `provenance`: each a `mechanism` with its `count`"),
-    "proofs": Field((list,), "the pages of its mechanisms, of the routes that gave its numbers, and of what is assumed"),
+    "proofs": Field(
+        (list,), "the pages of its mechanisms, of the routes that gave its numbers, and of what is assumed"
+    ),
     "ledgers": Field(
         (list,),
-        "for each ledger its `hash`, `lines`, `version`, if it is `torn` (ends in half a line); `labels`, `warnings`, …",
+        "for each ledger its `hash`, `lines`, `version`, if it is `torn` (ends in half a line); `labels`, `warnings`, "
+        "…",
     ),
     "parts": Field((list,), "of a composition: its certificates, whole, none of them a composition"),
     "confirmed": Field(
@@ -100,7 +110,12 @@ CONFIRMED = {
 """The fields of an entry of ``releases``, of ``ledgers``, of the ``budget`` in it, and of an entry of ``confirmed``."""
 
 
-NUMBERS = {"guarantee": ("epsilon", "delta"), "curve": ("epsilon", "delta"), "gdp": ("mu", "delta"), "beta": ("beta", "alpha")}
+NUMBERS = {
+    "guarantee": ("epsilon", "delta"),
+    "curve": ("epsilon", "delta"),
+    "gdp": ("mu", "delta"),
+    "beta": ("beta", "alpha"),
+}
 """The claims that are given at a point: how the enclosure is called, and how the point."""
 
 
@@ -163,4 +178,6 @@ def changed(document: Mapping[str, Any]) -> bool:
 def same_pages(named: Sequence[str], relied: Sequence[str]) -> bool:
     """Whether a certificate names the pages that it relies on, by their names now or when it was written."""
     now = [{name, *MOVED.get(name, ())} for name in named]
-    return set(relied) <= set().union(*now) and all(names & set(relied) for names in now) and len(set(named)) == len(named)
+    return (
+        set(relied) <= set().union(*now) and all(names & set(relied) for names in now) and len(set(named)) == len(named)
+    )

@@ -54,7 +54,15 @@ DESCRIBED: Json = {
 }
 """One of them."""
 
-NOTHING: Json = {"stopping": None, "recorded": None, "target": None, "seeded": False, "releases": [], "ledgers": [], "parts": []}
+NOTHING: Json = {
+    "stopping": None,
+    "recorded": None,
+    "target": None,
+    "seeded": False,
+    "releases": [],
+    "ledgers": [],
+    "parts": [],
+}
 
 
 def of_given(source: str | list[str], version: int = VERSION) -> Json:
@@ -116,7 +124,9 @@ def _of_ledger(read: Iterator[bytes], name: object, version: int) -> Json:
         "declared": run_to_json(run_of(releases, seen=False)),
         "target": None if terms.target is None else target_to_json(terms.target),
         "seeded": terms.seeded,
-        "ledgers": [{"hash": position.hash, "lines": position.lines, "torn": position.torn} | known | labels | warned | budget],
+        "ledgers": [
+            {"hash": position.hash, "lines": position.lines, "torn": position.torn} | known | labels | warned | budget
+        ],
     }
     details |= _words(log, run, version)
     return _story(run, terms.relation, basis, "closed" if book.closed else "open", details)
@@ -139,7 +149,9 @@ def of_run(terms: Terms, version: int = VERSION) -> Json:
     """The story of a run without a ledger; terms with a plan describe it, so that both have the same checks."""
     run, said = terms.bound, terms.assumptions
     said.check(run, "declared")
-    log = Log(said.declared, "declared", terms.unit, [Release(*entry) for entry in run.entries], named=version < VERSION)
+    log = Log(
+        said.declared, "declared", terms.unit, [Release(*entry) for entry in run.entries], named=version < VERSION
+    )
     details = {
         "version": version,
         "unit": terms.unit,
@@ -244,4 +256,6 @@ def of_parts(parts: Sequence[Mapping[str, Any]], version: int = VERSION) -> Json
 
 def _story(run: Run, relation: Relation, basis: str, status: str, details: Json) -> Json:
     known = {"basis": basis, "status": status, "relation": str(relation), "run": run_to_json(run), **details}
-    return {name: value for name, value in {**NOTHING, **known}.items() if name != "releases" or "idealised" not in known}
+    return {
+        name: value for name, value in {**NOTHING, **known}.items() if name != "releases" or "idealised" not in known
+    }

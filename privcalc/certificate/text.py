@@ -21,15 +21,28 @@ def warnings(document: Mapping[str, Any]) -> Iterator[str]:
     if document["hash"] != digest(document):
         yield "CHANGED: this text does not fit its own hash, and cannot be relied on."
     if document["seeded"]:
-        yield "REPRODUCIBLE RUN: NO PRIVACY CLAIM. The noise came from a seed; what follows holds for secret noise only."
+        yield (
+            "REPRODUCIBLE RUN: NO PRIVACY CLAIM. The noise came from a seed; what follows holds for secret noise only."
+        )
     if document["basis"] == "composed" and document["version"] == 2:
-        yield "WITHOUT ITS PARTS: this composition was written by privcalc 0.1.0, and cannot be checked from this file alone."
+        yield (
+            "WITHOUT ITS PARTS: this composition was written by privcalc 0.1.0, "
+            "and cannot be checked from this file alone."
+        )
     given = [part.get("public", {}).get("records") for part in [document, *document["parts"]]]  # parts of 0.1.0 lack it
     known = max((n for n in given if isinstance(n, int)), default=0)
     if (delta := document["guarantee"]["delta"]) * known >= 1:
-        yield f"WEAK: δ = {at_most(delta)} is not below 1/{known}, one over the records: one could be published, at random."
-    for section in [each for part in [document, *document["parts"]] for each in part.get("replayed", []) if each["found"]]:
-        yield f"REFUTED BY A REPLAY: {section['process']} does not do what is described here ({', '.join(section['found'])})."
+        yield (
+            f"WEAK: δ = {at_most(delta)} is not below 1/{known}, one over the records: one could be published, "
+            "at random."
+        )
+    for section in [
+        each for part in [document, *document["parts"]] for each in part.get("replayed", []) if each["found"]
+    ]:
+        yield (
+            f"REFUTED BY A REPLAY: {section['process']} does not do what is described here "
+            f"({', '.join(section['found'])})."
+        )
     for name in private(document["assumptions"]):
         yield f"NO GUARANTEE: {name} is private: what began with private data, without noise, has no ε."
     yield from opened(document)
@@ -48,7 +61,9 @@ def doubts(document: Mapping[str, Any]) -> Iterator[str]:
 
 def warned(document: Mapping[str, Any]) -> Iterator[str]:
     """What was warned of while it ran, as far as its ledgers may tell it, each once."""
-    yield from dict.fromkeys(text.removesuffix(".") for ledger in document["ledgers"] for text in ledger.get("warnings", []))
+    yield from dict.fromkeys(
+        text.removesuffix(".") for ledger in document["ledgers"] for text in ledger.get("warnings", [])
+    )
 
 
 def of_others(document: Mapping[str, Any]) -> Iterator[str]:
@@ -57,17 +72,17 @@ def of_others(document: Mapping[str, Any]) -> Iterator[str]:
     known = sorted({n for part in parts_of if isinstance(n := part.get("public", {}).get("records"), int)})
     if len(known) > 1:
         yield (
-            f"its parts are said to be about {', '.join(map(str, known))} records: what is certified together is about the same "
-            "ones, whose public number is one. Certify other records by themselves; if some came or went, this is about those "
-            "who were there all the time"
+            f"its parts are said to be about {', '.join(map(str, known))} records: what is certified together is about "
+            "the same ones, whose public number is one. Certify other records by themselves; if some came or went, "
+            "this is about those who were there all the time"
         )
     runs = [run_from_json(part["run"]) for part in parts_of]
     steps = [each for run in runs for mechanism, _ in run.entries for each in (mechanism, *parts(mechanism))]
     sizes = {size for each in steps if (size := getattr(each, "dataset_size", None)) is not None}
     if known and max(sizes, default=0) > known[-1] + 1:  # a neighbour has one more
         yield (
-            f"dataset_size = {max(sizes)} is more than the {known[-1]} records that are public: with fewer of them each is drawn "
-            "more often, and ε does not hold"
+            f"dataset_size = {max(sizes)} is more than the {known[-1]} records that are public: with fewer of them "
+            "each is drawn more often, and ε does not hold"
         )
 
 
@@ -75,8 +90,8 @@ def unused(document: Mapping[str, Any]) -> Iterator[str]:
     """What holds of a ledger that was closed without a charge: it may have been forgotten by what ran."""
     if any(part["status"] == "closed" and part.get("recorded") == [] for part in [document, *document["parts"]]):
         yield (
-            "this ledger recorded nothing: nothing was released through it; if training ran without it, this certificate does "
-            "not cover it"
+            "this ledger recorded nothing: nothing was released through it; if training ran without it, this "
+            "certificate does not cover it"
         )
 
 
@@ -86,7 +101,10 @@ def opened(document: Mapping[str, Any]) -> Iterator[str]:
         within = {"plan": "ITS PLAN", "cap": "ITS CAP"}.get(document["basis"], "ITS PARTS' PLANS AND CAPS")
         yield f"OPEN, WITHIN {within}: {headline(document)} holds for everything that can still be released from it."
     for of in uncomposed(document):
-        yield f"TO COMPOSE: it began from a model of the same records, {of}: what counts is pc.certify([that one, this one], …)."
+        yield (
+            f"TO COMPOSE: it began from a model of the same records, {of}: what counts is pc.certify([that one, "
+            "this one], …)."
+        )
 
 
 def uncomposed(document: Mapping[str, Any]) -> Iterator[str]:
@@ -94,7 +112,9 @@ def uncomposed(document: Mapping[str, Any]) -> Iterator[str]:
     parts_of = document["parts"] or [document]
     there = {part["hash"] for part in parts_of}
     for part in parts_of:
-        named = [each for ledger in part.get("ledgers", []) for each in ledger.get("start", [])]  # parts of 0.1.0 lack both
+        named = [
+            each for ledger in part.get("ledgers", []) for each in ledger.get("start", [])
+        ]  # parts of 0.1.0 lack both
         yield from (f"whose certificate has hash {each}" for each in named if each not in there)
         word = part.get("assumptions", {"declared": {}})["declared"].get("start")
         if not named and word in ("certificate", "released"):  # a bare word names none of the others

@@ -31,7 +31,19 @@ from privcalc.run import Run
 from privcalc.serial import Json, canonical, enclosure, relation_from_json, run_from_json, run_to_json, target_from_json
 
 SAME = (
-    *("version", "basis", "status", "relation", "unit", "public", "assumptions", "not_accounted", "stopping", "run", "recorded"),
+    *(
+        "version",
+        "basis",
+        "status",
+        "relation",
+        "unit",
+        "public",
+        "assumptions",
+        "not_accounted",
+        "stopping",
+        "run",
+        "recorded",
+    ),
     *("declared", "target", "seeded", "noise", "releases", "ledgers"),
 )
 """What a certificate and its ledger must agree on."""
@@ -44,7 +56,11 @@ SHARE = 0.8
 
 
 def verify(
-    document: Mapping[str, Any], given: Sequence[str | list[str]] = (), *, rigorous: bool = False, seconds: float = math.inf
+    document: Mapping[str, Any],
+    given: Sequence[str | list[str]] = (),
+    *,
+    rigorous: bool = False,
+    seconds: float = math.inf,
 ) -> tuple[str, ...]:
     """What could be confirmed, the verdict first; see :meth:`Certificate.verify`.
 
@@ -70,7 +86,10 @@ def verify(
     with contradicted():
         # Ledgers first: they are read quickly, and may show what is wrong before the numbers take their time.
         ledgers = _ledgers(document, given)
-        found = ["the text is whole: it fits its own hash", "what is certified follows from what was planned, capped or recorded"]
+        found = [
+            "the text is whole: it fits its own hash",
+            "what is certified follows from what was planned, capped or recorded",
+        ]
         proofs, lines = _claims(document, progress, rigorous=rigorous)
         found += lines
         first: dict[str, int] = {}
@@ -87,7 +106,9 @@ def _verdict(document: Mapping[str, Any], proofs: Sequence[Proof]) -> str:
     """One sentence: what becomes of the guarantee."""
     guarantee = document["guarantee"]
     if guarantee["epsilon"]["upper"] is None:
-        return f"{VERIFIED}: no finite ε is claimed at δ = {upward(guarantee['delta'], 'g')}, and nothing was found wrong"
+        return (
+            f"{VERIFIED}: no finite ε is claimed at δ = {upward(guarantee['delta'], 'g')}, and nothing was found wrong"
+        )
     epsilon, delta = float(guarantee["epsilon"]["upper"]), float(guarantee["delta"])
     claim = f"ε ≤ {upward(epsilon, '.9g')} at δ = {upward(delta, 'g')}, {document['relation']}"
     if shown := [proof.epsilon for proof in proofs if proof and proof.delta == delta and proof.epsilon >= epsilon]:
@@ -126,7 +147,8 @@ def _claims(
         said = f"δ({upward(proof.epsilon, '.9g')}) ≤ {upward(proof.delta, 'g')}"
         if proof.verdict == "refuted":
             raise Contradiction(
-                f"epsilon = {proof.epsilon!r} at delta = {proof.delta!r}: is too small, δ(ε) is at least {proof.lower!r}"
+                f"epsilon = {proof.epsilon!r} at delta = {proof.delta!r}: is too small, δ(ε) "
+                f"is at least {proof.lower!r}"
             )
         if proof:
             found.append(f"{said}: proved in ball arithmetic")
@@ -134,7 +156,9 @@ def _claims(
         if rigorous or (proof.epsilon, proof.delta) in needed:
             raise NotConfirmed(f"not proved: {proof}")
         if proof.upper <= NEAR * proof.delta and (near := _nearly(run, relation, proof, progress)):
-            found.append(f"{said}: proved in ball arithmetic for ε = {upward(near.epsilon, '.9g')}; the last digits could not be")
+            found.append(
+                f"{said}: proved in ball arithmetic for ε = {upward(near.epsilon, '.9g')}; the last digits could not be"
+            )
             proofs = (*proofs, near)
             continue
         route = routes[proof.delta]
@@ -152,15 +176,19 @@ def _ledgers(document: Mapping[str, Any], given: Sequence[str | list[str]]) -> l
         fits = [number for number, found in unlike.items() if not found]
         near = [number for number in left if not composed or "ledgers" not in unlike[number]]
         if not fits + near:
-            raise PrivcalcError(f"ledger: {source if isinstance(source, str) else 'one'} is that of no part that is left")
+            raise PrivcalcError(
+                f"ledger: {source if isinstance(source, str) else 'one'} is that of no part that is left"
+            )
         number = (fits + near)[0]
         part = left.pop(number)
         with of_part(number) if composed else contextlib.nullcontext():
             for name in unlike[number]:
-                said, told = (repr(each[name]) if name in each else "nothing" for each in (part, stories[part["version"]]))
+                said, told = (
+                    repr(each[name]) if name in each else "nothing" for each in (part, stories[part["version"]])
+                )
                 raise PrivcalcError(
-                    f"{name}: the certificate says {said}, its ledger {told}; if the ledger was gone on with since, certify it "
-                    "again"
+                    f"{name}: the certificate says {said}, its ledger {told}; if the ledger was gone on with since, "
+                    "certify it again"
                 )
     for number, part in left.items():
         if given and part["ledgers"]:
@@ -181,7 +209,9 @@ def _unlike(part: Mapping[str, Any], story: Mapping[str, Any]) -> Iterator[str]:
         elif name == "assumptions":
             one, two = same_listing(one, two, story["version"]), True
         elif name == "ledgers" and story["version"] == 2:  # certificates of version 2 did not name budgets
-            two = [{key: value for key, value in found.items() if key != "budget" or "budget" in one[0]} for found in two]
+            two = [
+                {key: value for key, value in found.items() if key != "budget" or "budget" in one[0]} for found in two
+            ]
         if canonical(one) != canonical(two):
             yield name
 

@@ -31,7 +31,10 @@ def _found(claim: Claim) -> Iterator[str]:
                 rest = "epochs" if name == "steps" else "steps"
                 yield f"{name} = {value} with {rest} = {_either(others)} and a sampling rate of {_either(known)}"
     stated, drawn = claim.values("sample_rate"), open_samplers(claim)
-    sized = [batch / records for batch, records in itertools.product(claim.values("batch_size"), claim.values("dataset_size"))]
+    sized = [
+        batch / records
+        for batch, records in itertools.product(claim.values("batch_size"), claim.values("dataset_size"))
+    ]
     if stated and sized and any("batch_size" in samplers()[name].takes for name in drawn):  # and pass over a rate
         for rate in sized:
             if not any(math.isclose(rate, other, rel_tol=0.01) for other in stated):

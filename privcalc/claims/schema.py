@@ -1,7 +1,7 @@
 """What a claim has: its fields, what each of them says, and a check of all of them; nothing is computed here.
 
-A parameter is ``{"value": …, "sources": [{"quote", "address"}, …]}``. Its value is ``"not stated"``, without sources; or what the
-sources say; or, where they leave several, a list of these. What is not known here is refused.
+A parameter is ``{"value": …, "sources": [{"quote", "address"}, …]}``. Its value is ``"not stated"``, without sources;
+or what the sources say; or, where they leave several, a list of these. What is not known here is refused.
 """
 
 from __future__ import annotations
@@ -38,10 +38,14 @@ PARAMETERS = {
     "mechanism": Field((str,), "what runs on each batch: `Gaussian`, a clipped sum with noise", ("Gaussian",)),
     "sampler": Field((str,), "how batches are drawn, by a name of the table below"),
     "sample_rate": Field((float, int), "probability with which a record is in a batch, in (0, 1]"),
-    "batch_size": Field((int,), "records in a noisy sum, of all devices and pieces; of Poisson samples the expected number"),
+    "batch_size": Field(
+        (int,), "records in a noisy sum, of all devices and pieces; of Poisson samples the expected number"
+    ),
     "largest_batch": Field((int,), "records that a truncated Poisson sample has at most"),
     "dataset_size": Field((int,), "records that batches are drawn from: after any split"),
-    "noise_multiplier": Field((float, int), "standard deviation of the noise on the sum / clip norm, under every relation"),
+    "noise_multiplier": Field(
+        (float, int), "standard deviation of the noise on the sum / clip norm, under every relation"
+    ),
     "steps": Field((int,), "noisy sums that were released, in all"),
     "epochs": Field((int,), "passes over the data set"),
     "epsilon": Field((float, int), "the published ε"),
@@ -86,8 +90,8 @@ class Claim:
         document: the JSON object, checked.
 
     Raises:
-        PrivcalcError: for a field that is missing, unknown or not of its kind; for a parameter without a source, or with one
-            though it is not stated.
+        PrivcalcError: for a field that is missing, unknown or not of its kind; for a parameter without a source, or
+            with one though it is not stated.
 
     Example:
         >>> Claim({"format": "privcalc claim"})
@@ -182,4 +186,6 @@ def _check_source(name: str, source: object) -> None:
     for part in ("quote", "address"):
         _check_printable(f"source of {name}: {part}", found[part])
     if not found["address"].startswith(("https://", "http://")):
-        raise PrivcalcError(f"claim: source of {name}: address = {found['address']!r}: must begin with https:// or http://")
+        raise PrivcalcError(
+            f"claim: source of {name}: address = {found['address']!r}: must begin with https:// or http://"
+        )

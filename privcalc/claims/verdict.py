@@ -81,16 +81,24 @@ class Verdict:
             return f"cannot be judged, because the claim contradicts itself: {'; '.join(against)}"
         if missing := self.missing:
             return f"cannot be recomputed: {', '.join(missing)} {'is' if len(missing) == 1 else 'are'} not stated"
-        words = {"holds": "holds under", "fails": "not under", "open": "not decided under", "unknown": "no number under"}
+        words = {
+            "holds": "holds under",
+            "fails": "not under",
+            "open": "not decided under",
+            "unknown": "no number under",
+        }
         groups = self.groups
-        return "; ".join(f"{words[name]}: {', '.join(map(self.label, found))}" for name, found in groups.items() if found)
+        return "; ".join(
+            f"{words[name]}: {', '.join(map(self.label, found))}" for name, found in groups.items() if found
+        )
 
     def label(self, reading: Reading) -> str:
         """A reading's name: sampler, relation, and what else the claim leaves open."""
         others = [
             f"{name} {reading.given[name]:.9g}"
             for name in reading.given
-            if len({str(r.given[name]) for r in self.readings if name in r.given}) > 1 and reading.given[name] is not None
+            if len({str(r.given[name]) for r in self.readings if name in r.given}) > 1
+            and reading.given[name] is not None
         ]
         return " / ".join((reading.sampler, str(reading.relation), *others))
 

@@ -1,7 +1,7 @@
 """The command line ``privcalc``, with click: a file for each command, or for those that share one answer.
 
-A command prints its answer and returns the exit status: 0; 1 where a claim is contradicted; 3 where it is neither confirmed nor
-found wrong. An error ends with one line and 2.
+A command prints its answer and returns the exit status: 0; 1 where a claim is contradicted; 3 where it is neither
+confirmed nor found wrong. An error ends with one line and 2.
 """
 
 from __future__ import annotations

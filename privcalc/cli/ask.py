@@ -33,8 +33,8 @@ def question(
 ) -> Callable[[Callable[..., tuple[float, int, Answered]]], click.Command]:
     """A command of these options, of a function that answers one question of a run.
 
-    The function takes batches, relation and the options. It returns the noise multiplier and the number of steps that were asked
-    about, or found, and what it answers; what was assumed is added here.
+    The function takes batches, relation and the options. It returns the noise multiplier and the number of steps that
+    were asked about, or found, and what it answers; what was assumed is added here.
     """
 
     def decorate(function: Callable[..., tuple[float, int, Answered]]) -> click.Command:
@@ -43,7 +43,9 @@ def question(
             if "steps" in asked and asked["steps"] is None:
                 batches.step(1.0)  # raises where an option is wrong
                 if not batches.none:
-                    raise PrivcalcError("--steps: must be given where batches are drawn: ε of one step is too small for a run")
+                    raise PrivcalcError(
+                        "--steps: must be given where batches are drawn: ε of one step is too small for a run"
+                    )
                 asked["steps"] = 1
             noise, steps, (found, lines) = function(batches, among, **asked)
             sampling = "none" if batches.none else batches.sampler
@@ -89,9 +91,14 @@ def delta(
     NOISE,
     STEPS,
     click.option(
-        "--alpha", type=Numbers(float), default=[0.001, 0.01, 0.1], help="False positive rates (default 0.001,0.01,0.1)."
+        "--alpha",
+        type=Numbers(float),
+        default=[0.001, 0.01, 0.1],
+        help="False positive rates (default 0.001,0.01,0.1).",
     ),
-    click.option("--prior", type=Numbers(float), default=[0.5], help="Probabilities that the record is there (default 0.5)."),
+    click.option(
+        "--prior", type=Numbers(float), default=[0.5], help="Probabilities that the record is there (default 0.5)."
+    ),
     click.option(
         "--baseline",
         type=Numbers(float),
@@ -123,7 +130,10 @@ def risk(
     }
     lines = [advantage.stated("is the record there?   advantage (best TPR − FPR)")]
     lines += [f"                       {line}" for _, _, line in betas]
-    lines += [f"                       {e.stated('error of any guess')} if it is there with probability {p:g}" for p, e in risks]
+    lines += [
+        f"                       {e.stated('error of any guess')} if it is there with probability {p:g}"
+        for p, e in risks
+    ]
     lines += [f"which record is it?    {rate.stated('success')} where a blind guess has {b:g}" for b, rate in rates]
     return noise_multiplier, steps, (found, lines)
 
@@ -138,14 +148,20 @@ def risk(
 )
 def noise(batches: Batches, relation: Relation, steps: int, **target: float | None) -> tuple[float, int, Answered]:
     """The noise multiplier that meets a target."""
-    given: dict[str, Any] = {name: value for name, value in target.items() if value is not None} | {"relation": relation}
+    given: dict[str, Any] = {name: value for name, value in target.items() if value is not None} | {
+        "relation": relation
+    }
     if batches.sampler == "poisson":
         multiplier = pc.noise_multiplier(steps=steps, **batches.given, **given)
     else:
         batches.step(1.0)  # raises where an option is wrong; a search would go past it
         multiplier = float(pc.calibrate(lambda z: batches.step(z) * steps, **given))
     found, lines = _met(batches.step(multiplier) * steps, relation, given)
-    return multiplier, steps, ({"noise_multiplier": multiplier, **found}, [f"noise multiplier = {multiplier!r}", *lines])
+    return (
+        multiplier,
+        steps,
+        ({"noise_multiplier": multiplier, **found}, [f"noise multiplier = {multiplier!r}", *lines]),
+    )
 
 
 @question(NOISE, EPSILON, DELTA)

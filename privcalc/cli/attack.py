@@ -42,8 +42,8 @@ def attack(as_json: bool, **asked: Any) -> int:
 
     Shows the measured ROC beside the certified curve.
 
-    SCORES_IN and SCORES_OUT are .npy or .csv files: scores from runs with the record, and without it; larger scores must speak
-    for the record. Exit status 1 if they contradict the certificate.
+    SCORES_IN and SCORES_OUT are .npy or .csv files: scores from runs with the record, and without it; larger scores
+    must speak for the record. Exit status 1 if they contradict the certificate.
     """
     found, lines = _measured(**asked)
     answer(found, "\n".join(lines), as_json=as_json)
@@ -85,7 +85,8 @@ def _measured(
         f"all of it with confidence {measured.confidence:g}",
         f"ε ≥ {downward(found['epsilon_lower_if_gaussian'], '.6g')} if the two worlds are a Gaussian pair",
         f"AUC {area:.4g}, from {one.size} and {other.size} scores",
-        "assumed: scores of runs independent of each other, in two worlds that are neighbours (under the certificate's relation)",
+        "assumed: scores of runs independent of each other, "
+        "in two worlds that are neighbours (under the certificate's relation)",
     ]
     curve = None
     if held is not None:

@@ -110,7 +110,9 @@ def _summary(found: RealisedValues, groups: NDArray[Any] | None, count: int, ask
 
     def numbers(values: NDArray[Any]) -> dict[str, Any]:
         quantiles = np.quantile(values, QUANTILES)
-        cells = {f"{level:g}": float(q) if math.isfinite(q) else None for level, q in zip(QUANTILES, quantiles, strict=True)}
+        cells = {
+            f"{level:g}": float(q) if math.isfinite(q) else None for level, q in zip(QUANTILES, quantiles, strict=True)
+        }
         return {"records": int(values.size), "quantiles": cells}
 
     values = np.asarray(found)

@@ -29,7 +29,9 @@ def budget() -> None:
 def _store(function: Any) -> Any:
     """What every action takes: the store, the data set, the witness."""
     for option in (
-        click.option("--witness", metavar="FILE", help="A file, apart from the store, by which an older copy of it is seen."),
+        click.option(
+            "--witness", metavar="FILE", help="A file, apart from the store, by which an older copy of it is seen."
+        ),
         click.option("--dataset", required=True, help="Name of the data set."),
         click.argument("url"),
     ):
@@ -128,13 +130,17 @@ def settle(ledgers: tuple[str, ...], as_json: bool, **where: Any) -> int:
     for ledger in ledgers:
         found.settle(ledger)
     share = 100 * found.share
-    return answer({"share": found.share}, f"{len(ledgers)} settled; {share:.4g} % of the cap is charged", as_json=as_json)
+    return answer(
+        {"share": found.share}, f"{len(ledgers)} settled; {share:.4g} % of the cap is charged", as_json=as_json
+    )
 
 
 @budget.command
 @_store
 @click.option("--reason", required=True, help="Who restored what and why; a line of the history.")
-@click.option("--ledger", "ledgers", multiple=True, metavar="LEDGER", help="A ledger that the store forgot; may be given again.")
+@click.option(
+    "--ledger", "ledgers", multiple=True, metavar="LEDGER", help="A ledger that the store forgot; may be given again."
+)
 @JSON
 def readmit(url: str, dataset: str, witness: str | None, reason: str, ledgers: tuple[str, ...], as_json: bool) -> int:
     """Use a store again that was restored from a backup: charge the ledgers that it forgot, and say why."""

@@ -42,8 +42,8 @@ def bulk_(
 ) -> int:
     """ε of every line of a table (.csv, .csv with tabs as .tsv, .parquet).
 
-    Its columns are noise_multiplier, sample_rate, steps, delta, and any others. The table is written with four more: both ends of
-    ε, the relation, and why a line has no answer: its ε is then inf, and the exit status 2.
+    Its columns are noise_multiplier, sample_rate, steps, delta, and any others. The table is written with four more:
+    both ends of ε, the relation, and why a line has no answer: its ε is then inf, and the exit status 2.
     """
     if out.suffix != table.suffix or out.resolve() == table.resolve():
         raise PrivcalcError(f"--out = {str(out)!r}: must be another file, whose name ends in {table.suffix!r}, too")
@@ -76,13 +76,16 @@ def bulk_(
 def _checked(names: list[str]) -> None:
     """Raise PrivcalcError unless the columns are there, once, and those that are added are not."""
     if absent := [name for name in bulk.COLUMNS if names.count(name) != 1]:
-        raise PrivcalcError(f"table: must have the columns {', '.join(bulk.COLUMNS)}, once each; has not {', '.join(absent)}")
+        raise PrivcalcError(
+            f"table: must have the columns {', '.join(bulk.COLUMNS)}, once each; has not {', '.join(absent)}"
+        )
     if there := set(NEW) & set(names):
         raise PrivcalcError(f"table: must not have the columns {', '.join(sorted(there))}, which are added")
     if other := OTHER & {name.lower() for name in names}:
         raise PrivcalcError(
-            f"table: must not have the columns {', '.join(sorted(other))}, as no epsilon here depends on them: all lines "
-            "are Gaussian steps on Poisson samples, and one record's. Ask privcalc epsilon --sampler, or rename what is a remark"
+            f"table: must not have the columns {', '.join(sorted(other))}, as no epsilon here depends on them: all "
+            "lines are Gaussian steps on Poisson samples, and one record's. Ask privcalc epsilon --sampler, "
+            "or rename what is a remark"
         )
 
 
@@ -99,7 +102,9 @@ def _text(path: Path) -> tuple[list[Floats], list[int], list[str], Write]:
                     lines.append(reader.line_num)
                     rows.append(row)
         except (csv.Error, UnicodeError) as error:
-            raise PrivcalcError(f"table = {str(path)!r}: must be text in UTF-8 with a line of names: {error}") from error
+            raise PrivcalcError(
+                f"table = {str(path)!r}: must be text in UTF-8 with a line of names: {error}"
+            ) from error
     _checked(names)
     numbers, words = np.full((len(bulk.COLUMNS), len(rows)), np.nan), [""] * len(rows)
     places = [names.index(name) for name in bulk.COLUMNS]

@@ -31,8 +31,12 @@ def certify(source: tuple[str, ...], delta: float, out: str | None, as_json: boo
     """Make a certificate of a ledger, of a run described in JSON, or of several certificates, which it composes."""
     _another("--out", out, source, "the certificate")
     if len(source) > 1 and (ledger := next(filter(is_ledger, source), None)) is not None:
-        raise pc.PrivcalcError(f"{ledger}: is a ledger: certify each by itself (--out), and then these certificates together")
-    certificate = pc.certify(source[0] if len(source) == 1 else [pc.Certificate.load(path) for path in source], delta=delta)
+        raise pc.PrivcalcError(
+            f"{ledger}: is a ledger: certify each by itself (--out), and then these certificates together"
+        )
+    certificate = pc.certify(
+        source[0] if len(source) == 1 else [pc.Certificate.load(path) for path in source], delta=delta
+    )
     if out is not None:
         certificate.save(out)
     return answer(dict(certificate.document), str(certificate), as_json=as_json)
@@ -42,11 +46,15 @@ def certify(source: tuple[str, ...], delta: float, out: str | None, as_json: boo
 @click.argument("certificate", metavar="CERT")
 @click.argument("ledgers", nargs=-1)
 @click.option(
-    "--seconds", type=float, help="Most seconds it may take (default 30, with --rigorous 600); memory is limited to 4 GiB."
+    "--seconds",
+    type=float,
+    help="Most seconds it may take (default 30, with --rigorous 600); memory is limited to 4 GiB.",
 )
 @click.option("--rigorous", is_flag=True, help="Every claim of ε must be proved, or the status is 3.")
 @click.option("--out", metavar="CERT", help="With --rigorous: write the certificate with what was proved.")
-@click.option("--key", "public", metavar="PUBLIC", help="Public key that CERT must be signed with; CERT may be a ledger, then.")
+@click.option(
+    "--key", "public", metavar="PUBLIC", help="Public key that CERT must be signed with; CERT may be a ledger, then."
+)
 @click.option("--signature", metavar="SIG", help="With --key: its signature (default CERT.sig).")
 @JSON
 def verify(
@@ -61,13 +69,16 @@ def verify(
 ) -> int:
     """Check a certificate again, with the ledger it was made from; of a composition with those of all its parts.
 
-    The first word is VERIFIED, WRONG (exit status 1) or UNDECIDED (3: not everything could be proved within the limits).
+    The first word is VERIFIED, WRONG (exit status 1) or UNDECIDED (3: not everything could be proved within the
+    limits).
     """
     if signature is not None and public is None:
         raise pc.PrivcalcError("--signature: needs --key, the public key that you trust")
     if public is not None and is_ledger(certificate):
         if ledgers or rigorous or out is not None:
-            raise pc.PrivcalcError(f"CERT = {certificate!r}: is a ledger, of which --key checks the signature, and nothing else")
+            raise pc.PrivcalcError(
+                f"CERT = {certificate!r}: is a ledger, of which --key checks the signature, and nothing else"
+            )
         return signed(certificate, public, signature, as_json=as_json)
     read = pc.Certificate.load(certificate)
     for ledger in ledgers:  # that one cannot be read is bad input, what it says may be a contradiction
@@ -94,12 +105,14 @@ def verify(
     "--report",
     "as_report",
     is_flag=True,
-    help="Instead: one page for those who judge risk, from ε down to what no proof covers; --html OUT prints as one sheet of A4.",
+    help="Instead: one page for those who judge risk, from ε down to what no proof covers; "
+    "--html OUT prints as one sheet of A4.",
 )
 @click.option(
     "--registry",
     metavar="OUT",
-    help="Also write a draft for the Differential Privacy Deployments Registry (JSON); what is not stated is yours to fill in.",
+    help="Also write a draft for the Differential Privacy Deployments Registry (JSON); "
+    "what is not stated is yours to fill in.",
 )
 @JSON
 def show(certificate: str, html: str | None, as_report: bool, registry: str | None, as_json: bool) -> int:
@@ -129,5 +142,9 @@ def _page(certificate: pc.Certificate) -> str:
 
 def _another(option: str, out: str | None, sources: Sequence[str], made: str) -> None:
     """Refuse to write in the place of what is read."""
-    if out is not None and os.path.exists(out) and any(os.path.exists(path) and os.path.samefile(out, path) for path in sources):
+    if (
+        out is not None
+        and os.path.exists(out)
+        and any(os.path.exists(path) and os.path.samefile(out, path) for path in sources)
+    ):
         raise pc.PrivcalcError(f"{option} = {out!r}: is what {made} is to be made of; name another file")

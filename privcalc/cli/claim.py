@@ -21,8 +21,8 @@ def claim() -> None:
 def check(file: str, as_json: bool) -> int:
     """Recompute a published ε under everything that its stated parameters may mean.
 
-    FILE is the claim, in JSON (docs/guides/claims.md). Exit status 0 if it holds under all of that, 1 if under nothing, 3 if it
-    depends or cannot be told.
+    FILE is the claim, in JSON (docs/guides/claims.md). Exit status 0 if it holds under all of that, 1 if under nothing,
+    3 if it depends or cannot be told.
     """
     verdict = checked(Claim.load(file))
     answer(verdict.json, str(verdict), as_json=as_json)

@@ -29,7 +29,10 @@ def compare_(described_run: Path, delta: float, as_json: bool) -> int:
         rows = compare(terms.bound, delta=delta, relation=terms.relation)
     finally:
         logging.disable(logging.NOTSET)
-    entries = [{k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in asdict(row).items()} for row in rows]
+    entries = [
+        {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in asdict(row).items()}
+        for row in rows
+    ]
     found = {"run": str(terms.bound), "delta": delta, "relation": str(terms.relation), "accountants": entries}
     lines = [
         str(terms.bound),

@@ -13,7 +13,19 @@ from privcalc.parts import ENGINES, Engine, Progress
 from privcalc.relation import ADD_OR_REMOVE_ONE, Relation
 from privcalc.terminal import fail, for_stream
 
-__all__ = ["DELTA", "EPSILON", "JSON", "NOISE", "RATE", "RELATION", "Command", "Group", "Numbers", "engine_options", "progress"]
+__all__ = [
+    "DELTA",
+    "EPSILON",
+    "JSON",
+    "NOISE",
+    "RATE",
+    "RELATION",
+    "Command",
+    "Group",
+    "Numbers",
+    "engine_options",
+    "progress",
+]
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
@@ -107,9 +119,15 @@ def engine_options(parts: str) -> Callable[[Decorated], Decorated]:
 
     def decorate(function: Decorated) -> Decorated:
         for option in (
-            click.option("--scheduler", metavar="ADDRESS", help="Of a dask cluster, such as tcp://host:8786, which has workers."),
-            click.option("--workers", type=int, help="Processes of the engines processes and dask (default: one per core)."),
-            click.option("--engine", type=click.Choice(ENGINES), help=f"Computes {parts}; what was done is not done again."),
+            click.option(
+                "--scheduler", metavar="ADDRESS", help="Of a dask cluster, such as tcp://host:8786, which has workers."
+            ),
+            click.option(
+                "--workers", type=int, help="Processes of the engines processes and dask (default: one per core)."
+            ),
+            click.option(
+                "--engine", type=click.Choice(ENGINES), help=f"Computes {parts}; what was done is not done again."
+            ),
         ):
             function = option(function)
         return function

@@ -49,7 +49,9 @@ def _choices(
     relation: Relation,
 ) -> tuple[list[Any], list[str]]:
     """The choices with independent noise, as JSON and as lines."""
-    choices = plan(records=records, epsilon=epsilon, delta=delta, epochs=epochs, batch_sizes=batch_sizes, relation=relation)
+    choices = plan(
+        records=records, epsilon=epsilon, delta=delta, epochs=epochs, batch_sizes=batch_sizes, relation=relation
+    )
     if picture is not None:
         pictures.save(pictures.plan(choices), picture)
     goal = Guarantee(epsilon=epsilon, delta=delta, relation=relation)
@@ -67,7 +69,8 @@ def _choices(
         )
         lines.append(_line((*cells, f"{one.step_noise:.3g}", f"{one.run_noise:.3g}", f"{one.relative:.2f}")))
     lines.append(
-        "noise/step: in the average of one batch; noise/run: in the average over all steps; both in clip norms, per coordinate"
+        "noise/step: in the average of one batch; noise/run: in the average over all steps; both in clip norms, "
+        "per coordinate"
     )
     return [asdict(choice) for choice in choices], lines
 
@@ -95,10 +98,19 @@ def _compared(
     for number, batch, rows in found:
         for one in rows:
             noise = upward(one.noise_multiplier, ".6g")
-            lines.append(_line((f"{number:g}", f"{batch}", one.noise, f"{one.bands}", noise, f"{one.error:.3g}"), NOISES))
-            told = {"noise": one.noise, "noise_multiplier": one.noise_multiplier, "bands": one.bands, "error": one.error}
+            lines.append(
+                _line((f"{number:g}", f"{batch}", one.noise, f"{one.bands}", noise, f"{one.error:.3g}"), NOISES)
+            )
+            told = {
+                "noise": one.noise,
+                "noise_multiplier": one.noise_multiplier,
+                "bands": one.bands,
+                "error": one.error,
+            }
             choices.append({"epochs": number, "batch_size": batch, **told})
-    lines.append("error of sums: root mean square, per coordinate, of the sums of all steps so far, over the batch; in C")
+    lines.append(
+        "error of sums: root mean square, per coordinate, of the sums of all steps so far, over the batch; in C"
+    )
     return choices, lines
 
 

@@ -92,7 +92,11 @@ class Batches:
         two = relation is pc.REPLACE_ONE
         if SAMPLERS[self.sampler][1].unit == "person":
             return f"{'two persons' if two else 'one person'}, each of whose contributions is at most the clip norm"
-        return "two contributions may differ by twice the clip norm" if two else "one contribution, of at most the clip norm"
+        return (
+            "two contributions may differ by twice the clip norm"
+            if two
+            else "one contribution, of at most the clip norm"
+        )
 
 
 def sampler_options(function: Callable[..., int]) -> Callable[..., int]:

@@ -47,7 +47,11 @@ def key(file: str, encrypt: bool, passphrase_file: str | None, as_json: bool) ->
 @click.command(cls=Command)
 @click.argument("file")
 @click.option(
-    "--key", "private", required=True, metavar="PRIVATE", help="The private key; an encrypted one asks for its passphrase."
+    "--key",
+    "private",
+    required=True,
+    metavar="PRIVATE",
+    help="The private key; an encrypted one asks for its passphrase.",
 )
 @click.option("--passphrase-file", metavar="FILE", help="Read the passphrase from the first line of a file.")
 @click.option("--out", metavar="SIG", help="Where the signature goes (default FILE.sig).")
@@ -80,7 +84,9 @@ def is_ledger(path: str) -> bool:
 def _passphrase(path: str | None) -> str | None:
     if path is None:
         return None
-    return read_whole(Path(path), name="--passphrase-file", limit=1 << 12).decode().partition("\n")[0].removesuffix("\r")
+    return (
+        read_whole(Path(path), name="--passphrase-file", limit=1 << 12).decode().partition("\n")[0].removesuffix("\r")
+    )
 
 
 def _asked(prompt: str) -> str:

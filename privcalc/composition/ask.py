@@ -52,7 +52,8 @@ def usual() -> Iterator[None]:
     if SMALLEST * ONE == 0.0:
         raise errors.PrivcalcError(
             "floating point: this thread makes numbers below 2.2e-308 zeros, so that no bound holds; switch that off, "
-            "torch.set_flush_denormal(False), or ask in a process that does not (libraries built with -ffast-math do it, too)"
+            "torch.set_flush_denormal(False), or ask in a process that does not (libraries built "
+            "with -ffast-math do it, too)"
         )
     with np.errstate(divide="warn", over="warn", under="ignore", invalid="warn"):
         yield
@@ -240,7 +241,9 @@ def _divergences(side: Direction, alpha: Floats) -> Floats:
     """Σ count·D_α for one direction."""
     finite = np.isfinite(alpha)
     total = np.zeros_like(alpha)
-    c = np.where(alpha[finite] < 2**53, alpha[finite] - 1, alpha[finite])  # exact, or rounded up: D_α does not fall with α
+    c = np.where(
+        alpha[finite] < 2**53, alpha[finite] - 1, alpha[finite]
+    )  # exact, or rounded up: D_α does not fall with α
     for pair, count in side:
         total[~finite] += count * pair.max_loss
         if c.size:

@@ -1,7 +1,8 @@
 """From pairs and counts to certified bounds: what has a closed form, else what the ladder of routes says.
 
-Everything here concerns one *direction*: a list of (pair, count), all ordered the same way. A relation's guarantee is the worst
-of its directions *after* composing each (Lebeda, Regehr, Kamath, Steinke 2024, show that mixing them earlier is wrong).
+Everything here concerns one *direction*: a list of (pair, count), all ordered the same way. A relation's guarantee is
+the worst of its directions *after* composing each (Lebeda, Regehr, Kamath, Steinke 2024, show that mixing them earlier
+is wrong).
 """
 
 from __future__ import annotations
@@ -64,7 +65,9 @@ class Curve:
         """An upper bound of the loss."""
         return math.inf if self.leak.upper else self._uses.top
 
-    def delta(self, epsilon: float, *, rtol: float = GOOD, atol: float = 0.0, quick: bool = False, below: float = 0.0) -> Bound:
+    def delta(
+        self, epsilon: float, *, rtol: float = GOOD, atol: float = 0.0, quick: bool = False, below: float = 0.0
+    ) -> Bound:
         """Bounds of δ(ε), ε ≥ 0.
 
         Args:
@@ -123,7 +126,9 @@ class Curve:
         if delta == 0:
             return Bound(sure_loss(self._uses.pairs), self._uses.top, ("closed form",))
         if self._uses.one is not None:
-            found = Bound(*invert(self._uses.one.bounds, delta, self._uses.guess(delta), self._uses.top), ("closed form",))
+            found = Bound(
+                *invert(self._uses.one.bounds, delta, self._uses.guess(delta), self._uses.top), ("closed form",)
+            )
             if found.width() <= max(GOOD, self.tolerance) or self._uses.transforms is None:
                 return found
             return self._ladder.climb(EpsilonAt(delta, tolerance=self.tolerance, quick=True), found)
@@ -151,7 +156,9 @@ class Curve:
         """
         points, entries = 2.0 ** (0.5 * octave) * np.geomspace(0.25, 9.6, 13), self._uses.transforms or []
         try:
-            prepared = [(transform.prepare(points[-1], n, -32.0 * digits - 60, cut=False), n) for transform, n in entries]
+            prepared = [
+                (transform.prepare(points[-1], n, -32.0 * digits - 60, cut=False), n) for transform, n in entries
+            ]
         except OverflowError:
             return None
         return contour.axis(prepared, points), math.fsum(n * part.lost for part, n in prepared) * (1 + 1e-9)

@@ -21,8 +21,8 @@ SMALLEST = math.ulp(0.0)
 class Leak:
     """Probability that some use gives everything away: δ = p + (1 − p)·δ' above, p + kept·δ' below, δ' of the rest.
 
-    ``upper`` and ``lower`` bound p, and ``kept`` is a lower bound. What is computed from them are sums and products of terms ≥ 0
-    and the differences 1 − p and δ − p, each rounded once: within four units.
+    ``upper`` and ``lower`` bound p, and ``kept`` is a lower bound. What is computed from them are sums and products of
+    terms ≥ 0 and the differences 1 − p and δ − p, each rounded once: within four units.
     """
 
     upper: float = 0.0
@@ -116,4 +116,6 @@ def sure_loss(direction: Direction) -> float:
 def _sure_loss(pair: Pair) -> float:
     """As near below the largest loss as δ is surely positive; ∞ where that is ∞."""
     top = pair.max_loss
-    return top if top in (0.0, math.inf) else crossing(pair.bounds, SMALLEST, 0.999 * top, 0.0, max_loss(((pair, 1),)))[0]
+    return (
+        top if top in (0.0, math.inf) else crossing(pair.bounds, SMALLEST, 0.999 * top, 0.0, max_loss(((pair, 1),)))[0]
+    )

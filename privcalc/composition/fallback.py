@@ -18,8 +18,8 @@ from privcalc.pairs.pair import Pair
 class Moments:
     """A run on the real axis: K(c) = Σ count·log M(c) bounded from above, δ(ε) ≤ e^{A(c)} for every c > 0.
 
-    A(c) = K(c) − cε + c log c − (1 + c) log(1 + c) (Canonne, Kamath, Steinke 2020, Proposition 12; Asoodeh et al. 2021).
-    For guarantees that are given as Rényi divergences or zCDP this is the tight conversion at each order.
+    A(c) = K(c) − cε + c log c − (1 + c) log(1 + c) (Canonne, Kamath, Steinke 2020, Proposition 12; Asoodeh et al.
+    2021). For guarantees that are given as Rényi divergences or zCDP this is the tight conversion at each order.
     """
 
     def __init__(self, direction: Direction) -> None:
@@ -87,7 +87,11 @@ def rough(direction: Direction) -> tuple[Callable[[float], float], Callable[[flo
     line = Axis(c, rho * c * (c + 1), 4 * UNIT * rho * c * (c + 1))
 
     def lower(epsilon: float) -> float:
-        return max((_any_jump(pair, count, epsilon) for pair, count in direction[:64]), default=0.0) if epsilon < top else 0.0
+        return (
+            max((_any_jump(pair, count, epsilon) for pair, count in direction[:64]), default=0.0)
+            if epsilon < top
+            else 0.0
+        )
 
     def upper(epsilon: float) -> float:
         if epsilon >= top:
@@ -102,7 +106,8 @@ def _any_jump(pair: Pair, count: int, epsilon: float) -> float:
 
     A line below a profile is a test (``proofs/tails.md``, §1), so that p and r need not be those of exactly this t.
 
-    Where large losses are rare it is nearly sharp. With p = P(L > t) and r = Q(L > t): 1 − (1 − p)^n − e^ε (1 − (1 − r)^n).
+    Where large losses are rare it is nearly sharp. With p = P(L > t) and r = Q(L > t): 1 − (1 − p)^n − e^ε (1 − (1 −
+    r)^n).
     """
     t = epsilon * np.array([1.0, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 1.02])
     delta, tail, error = pair.profile(t)
@@ -140,8 +145,8 @@ def _every_jump(pair: Pair, count: int, epsilon: float) -> float:
 def axis_epsilon(direction: Direction, delta: float, known: float) -> float:
     """ε from the real axis alone, after leaving out a rare event that is paid for with a share of δ.
 
-    Where a few large jumps carry the tail, M explodes long before the saddle; without them it does not. Points are chosen for
-    what is known: where that was far off, again.
+    Where a few large jumps carry the tail, M explodes long before the saddle; without them it does not. Points are
+    chosen for what is known: where that was far off, again.
     """
     for _ in range(6):
         found = _on_axis(direction, delta, known)

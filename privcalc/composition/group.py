@@ -1,9 +1,9 @@
 """Several neighbours in a row: replace-one as removing a record then adding another, and groups of k records.
 
-Where all mechanisms know the pair of data sets that differ in so many records removed and so many added, the worst of these
-counts, and nothing is lost (``proofs/users.md``). Else: for data sets D₀, …, D_k, each a neighbour of the next,
-δ(Σε_i) ≤ Σ_i e^{ε_1 + … + ε_{i−1}}·δ_i(ε_i) for every split of ε, each δ_i that of the whole run (Dwork, Roth 2014, Theorem 2.2
-for pure DP; ``proofs/replace_one.md`` for the step).
+Where all mechanisms know the pair of data sets that differ in so many records removed and so many added, the worst of
+these counts, and nothing is lost (``proofs/users.md``). Else: for data sets D₀, …, D_k, each a neighbour of the next,
+δ(Σε_i) ≤ Σ_i e^{ε_1 + … + ε_{i−1}}·δ_i(ε_i) for every split of ε, each δ_i that of the whole run (Dwork, Roth 2014,
+Theorem 2.2 for pure DP; ``proofs/replace_one.md`` for the step).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Where routes are chosen: one table, climbed from the fastest route to the slowest until the answer is sharp enough.
 
-Every route bounds δ(ε) of a direction with certainty, so that its answer may be met with what is known already, and the order
-and all widths below decide about time and sharpness only. To add a route: a function that lays it, a row of ``LADDER``, and its
-page in ``certificate/schema.py``.
+Every route bounds δ(ε) of a direction with certainty, so that its answer may be met with what is known already, and the
+order and all widths below decide about time and sharpness only. To add a route: a function that lays it, a row of
+``LADDER``, and its page in ``certificate/schema.py``.
 """
 
 from __future__ import annotations
@@ -193,7 +193,15 @@ SEVEN_DIGITS, SIX_DIGITS, SETTLED = Widths(FAIR, STEEP * FAIR), Widths(10 * FAIR
 LADDER = (
     Route("contour", transforms_known, by_contour, enough=SEVEN_DIGITS, settled=SETTLED, quick=True),
     Route("atoms apart", atoms_apart, by_parts, enough=SEVEN_DIGITS, settled=SETTLED, cheap=True),
-    Route("enumeration", any_uses, by_enumeration, enough=SEVEN_DIGITS, settled=Widths(GOOD, 10 * FAIR), tries=1, cheap=True),
+    Route(
+        "enumeration",
+        any_uses,
+        by_enumeration,
+        enough=SEVEN_DIGITS,
+        settled=Widths(GOOD, 10 * FAIR),
+        tries=1,
+        cheap=True,
+    ),
     # Where atoms keep the smoothed contour from being sharper, the lattice is wider yet.
     Route("smoothing", losses_with_atoms, by_smoothing, enough=SIX_DIGITS, settled=Widths(GOOD, 10 * FAIR)),
     Route("jumps", jumps_among_many, by_jumps, enough=SEVEN_DIGITS, settled=Widths(FAIR, 10 * FAIR), near=True),
@@ -287,17 +295,23 @@ class Ladder:
         Returns the best bound, and what is laid then.
         """
         # Earlier routes may tell nearly all of the answer.
-        expected = 0.5 * (best.lower + best.upper) if 0 < best.lower <= best.upper <= (1 + near.near) * best.lower else None
+        expected = (
+            0.5 * (best.lower + best.upper) if 0 < best.lower <= best.upper <= (1 + near.near) * best.lower else None
+        )
         laid: list[Laid] = []
         for _ in range(route.tries):
             plan = (expected, near.epsilon) if near.delta is None else (near.delta, expected)
             try:
-                laid.append(route.lay(self.uses, Demand(*plan, (best.lower, best.upper), near.widths, near.sharpness(best))))
+                laid.append(
+                    route.lay(self.uses, Demand(*plan, (best.lower, best.upper), near.widths, near.sharpness(best)))
+                )
             except RouteFailed:
                 break
             best = near.met(self.uses, best, laid[-1], route.name)
             middle, planned = 0.5 * (best.lower + best.upper), laid[-1].planned if expected is None else expected
-            if near.settled(best, route.settled) or (planned is not None and abs(middle - planned) <= near.near * middle):
+            if near.settled(best, route.settled) or (
+                planned is not None and abs(middle - planned) <= near.near * middle
+            ):
                 break
             expected = middle
         return best, tuple(laid)

@@ -1,8 +1,8 @@
 """What is asked of one direction: δ at an ε, or ε at a δ. The ladder of routes is the same for both.
 
-A question is a value. It knows how to start (bounds that need no inversion), what a route that was laid says about it, when that
-is enough, and its *neighbourhood*: a δ on a fixed grid, for which routes are laid. So what is laid for one question serves others
-nearby, and yet no answer depends on what was asked before.
+A question is a value. It knows how to start (bounds that need no inversion), what a route that was laid says about it,
+when that is enough, and its *neighbourhood*: a δ on a fixed grid, for which routes are laid. So what is laid for one
+question serves others nearby, and yet no answer depends on what was asked before.
 """
 
 from __future__ import annotations
@@ -247,7 +247,9 @@ def level(delta: float, *, slow: bool = False) -> float:
     return float(f"1e-{next((far for far in FAR if far + (far > 2) >= digits), digits) if slow else digits}") or delta
 
 
-def invert(bounds: Callable[[float], Bounds], delta: float, guess: float, top: float = math.inf, rtol: float = 1e-15) -> Bounds:
+def invert(
+    bounds: Callable[[float], Bounds], delta: float, guess: float, top: float = math.inf, rtol: float = 1e-15
+) -> Bounds:
     """Bounds of the crossing of δ(ε) with δ, at or above ε = 0; at most the largest loss ``top``."""
     bounds = functools.cache(bounds)
     guess = min(max(guess, 1e-12), 0.999 * top)

@@ -30,11 +30,12 @@ class Sides:
     Attributes:
         upper: directions that dominate.
         lower: directions that occur.
-        other: directions that dominate, too; may be none. Asked where ``upper`` does not occur, and for Rényi divergences.
+        other: directions that dominate, too; may be none. Asked where ``upper`` does not occur, and for Rényi
+            divergences.
         exact: whether ``upper`` occurs.
         bounds: which theorems were used.
-        choices: directions that occur, ``lower`` first, each after those of one of its mechanisms alone; none where there is no
-            choice.
+        choices: directions that occur, ``lower`` first, each after those of one of its mechanisms alone; none where
+            there is no choice.
         others: beside how many other records ``lower`` occurs.
     """
 
@@ -60,7 +61,8 @@ class Sides:
             return usual
         answers = [usual if alone == self.lower else question(alone) for alone, _ in self.choices]
         scores = [better(bound) for bound in answers]
-        # Where all say the same (δ = 0, as ε is beyond the largest loss of any), the last has the largest loss that occurs.
+        # Where all say the same (δ = 0, as ε is beyond the largest loss of any),
+        # the last has the largest loss that occurs.
         at = scores.index(max(scores)) if min(scores) < max(scores) else len(scores) - 1
         alone, whole = self.choices[at]
         if at == 0:
@@ -126,8 +128,8 @@ def _levels(pairs: PairCounts) -> Levels:
 def _played(pairs: PairCounts) -> tuple[PairCounts, PairCounts]:
     """The run with its choices as one use of a game's pair: what dominates it, and what occurs.
 
-    A single choice, the last of all to choose, may take the offset that is the worst for what came before. Of several ranges too
-    many to be played at once each range is a game of its own, and these compose (``proofs/choices.md``).
+    A single choice, the last of all to choose, may take the offset that is the worst for what came before. Of several
+    ranges too many to be played at once each range is a game of its own, and these compose (``proofs/choices.md``).
     """
     levels = _levels(pairs)
     rest = [(p, n) for p, n in pairs if not p.choice]

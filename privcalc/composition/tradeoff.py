@@ -16,7 +16,9 @@ from privcalc.numerics.solve import Bounds, crossing
 from privcalc.numerics.special import erfinv, ndtri
 
 
-def smallest(function: Callable[[float], float], low: float, high: float, xatol: float, most: int = 40) -> tuple[float, float]:
+def smallest(
+    function: Callable[[float], float], low: float, high: float, xatol: float, most: int = 40
+) -> tuple[float, float]:
     """The smallest value met while minimising over an interval, and where.
 
     Each value met must be valid, none need be optimal.
@@ -30,7 +32,9 @@ def smallest(function: Callable[[float], float], low: float, high: float, xatol:
         met.append((value, float(x)))
         return min(value, 1e300)
 
-    minimize_scalar(record, bounds=(low, high), method="bounded", options={"xatol": max(xatol, 1e-300), "maxiter": most})
+    minimize_scalar(
+        record, bounds=(low, high), method="bounded", options={"xatol": max(xatol, 1e-300), "maxiter": most}
+    )
     return min(met)
 
 
@@ -121,7 +125,9 @@ def gdp_mu(curves: Sequence[Curve], delta: float) -> Bound:
     tails = [[(pair.gdp_bounds, count) for pair, count in curve.direction] for curve in curves]
     from_tail = max(math.sqrt(math.fsum(n * low**2 for (low, _), n in tail)) for tail in tails)
     ceiling = max(math.sqrt(math.fsum(n * high**2 for (_, high), n in tail)) for tail in tails)
-    ceiling *= 1 + 8 * UNIT  # each μ is off by three units at most, the root of their squares by half of that and three more
+    ceiling *= (
+        1 + 8 * UNIT
+    )  # each μ is off by three units at most, the root of their squares by half of that and three more
     if ceiling == 0:
         return Bound(0.0, 0.0, ("closed form",))
     if delta == 0:
@@ -161,7 +167,9 @@ def _mu_of_direction(curve: Curve, delta: float, ceiling: float, known: float) -
     points = [end * k / 16 for k in range(17)]
     values = [excess(point) for point in points]
     lower = known
-    for i in sorted(range(17), key=lambda i: abs(i - 8)):  # most is needed in the middle: elsewhere it is soon seen to be enough
+    for i in sorted(
+        range(17), key=lambda i: abs(i - 8)
+    ):  # most is needed in the middle: elsewhere it is soon seen to be enough
         lower = max(lower, _mu_at(points[i], values[i][0], lower)[0])
     cells = [_cell(points[i], values[i], points[i + 1], values[i + 1], ceiling, lower) for i in range(16)]
     for _ in range(60):

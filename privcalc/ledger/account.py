@@ -51,11 +51,15 @@ class Account(Single):
         self._block = errors.count("reserve", reserve, least=1)
         terms.check_target()
         first = terms.to_json()
-        texts = {name: canonical(value) for name, value in first.items()}  # raises where something cannot be written down
+        texts = {
+            name: canonical(value) for name, value in first.items()
+        }  # raises where something cannot be written down
         if budget is not None and not callable(getattr(budget, "keeper", None)):
             raise PrivcalcError(f"budget = {budget!r}: must be a Budget, pc.Budget(url, dataset=...)")
         if budget is not None and terms.assumptions.private:
-            raise PrivcalcError(f"budget: cannot be kept, as {terms.assumptions.private[0]} = 'private' leaves no guarantee")
+            raise PrivcalcError(
+                f"budget: cannot be kept, as {terms.assumptions.private[0]} = 'private' leaves no guarantee"
+            )
         self._keeper = None if budget is None else budget.keeper(terms)
         self._book = Book(terms)
         self.journal = Journal(path, lambda entries: self._go_on(entries, texts, path))
@@ -81,7 +85,9 @@ class Account(Single):
         if opening is None:
             return
         said = opening | {"version": VERSION, "noise": EXACT}
-        found = {name: canonical(value) for name, value in said.items() if name in first}  # what a later version adds stays
+        found = {
+            name: canonical(value) for name, value in said.items() if name in first
+        }  # what a later version adds stays
         if found != first:
             other = sorted(name for name in {**found, **first} if found.get(name) != first.get(name))
             raise PrivcalcError(f"path = {str(path)!r}: this ledger was opened on other terms ({', '.join(other)})")
@@ -102,12 +108,13 @@ class Account(Single):
         Args:
             mechanism: what runs there, or a run.
             count: how often.
-            label: what it is, such as "2026-05 model": refused the second time, in this ledger, and listed by the certificate.
+            label: what it is, such as "2026-05 model": refused the second time, in this ledger, and listed by the
+                certificate.
 
         Raises:
             BudgetExceeded: if plan or cap have no room for all of it: then nothing is charged, and it must not run.
-            PrivcalcError: if the cap has no proof for the mechanism, it is a ``Parallel`` of parts that were not declared
-                disjoint, or the label was used.
+            PrivcalcError: if the cap has no proof for the mechanism, it is a ``Parallel`` of parts that were not
+                declared disjoint, or the label was used.
         """
         run = uses_of(mechanism, count)
         self.terms.assumptions.require(run)
@@ -121,13 +128,13 @@ class Account(Single):
         """Write down words of training: what only the caller knows of it, and every certificate of this ledger says.
 
         Args:
-            words: ``start``, ``preprocessing``, ``copies``, ``records_per_unit``, as in :class:`Assumptions`; None says nothing.
-                A certificate as ``start`` is "certificate", and its hash is written down: this ledger's certificate is final
-                only composed with it. What was said already may be said again, and not otherwise.
+            words: ``start``, ``preprocessing``, ``copies``, ``records_per_unit``, as in :class:`Assumptions`; None says
+                nothing. A certificate as ``start`` is "certificate", and its hash is written down: this ledger's
+                certificate is final only composed with it. What was said already may be said again, and not otherwise.
 
         Raises:
-            PrivcalcError: if one is none of its values, contradicts what was said, or is private where a target or a budget would
-                count on a guarantee.
+            PrivcalcError: if one is none of its values, contradicts what was said, or is private where a target or a
+                budget would count on a guarantee.
 
         Example:
             >>> import privcalc as pc
@@ -139,7 +146,11 @@ class Account(Single):
             ['assumed         start: random: drawn at random, or zero (declared by the caller; assumptions.md)']
         """
         known, begun = self._book.declared, certificates_of(words.get("start"), self.terms)
-        new = {name: "certificate" if hasattr(value, "document") else value for name, value in words.items() if value is not None}
+        new = {
+            name: "certificate" if hasattr(value, "document") else value
+            for name, value in words.items()
+            if value is not None
+        }
         private = Assumptions.from_json(new).private
         if private and (self.terms.target is not None or self._keeper is not None):
             raise PrivcalcError(
@@ -165,9 +176,9 @@ class Account(Single):
 
         Every certificate of this ledger says it, first of all.
 
-        Certificates are published, so what is warned of must follow from the program and from what is public or was released:
-        that weights were written by hand, say, and nothing of private records. Said again, it is written down once; a ledger
-        that is closed or paused writes nothing.
+        Certificates are published, so what is warned of must follow from the program and from what is public or was
+        released: that weights were written by hand, say, and nothing of private records. Said again, it is written down
+        once; a ledger that is closed or paused writes nothing.
 
         Args:
             text: what may not hold, one line.
@@ -217,8 +228,8 @@ class Account(Single):
         """Return what was reserved and not drawn, and write the closing line. Closing twice does nothing.
 
         Args:
-            stopping: "output-independent" if you vouch that what was run, and when it ended, did not depend on any output: then
-                what was recorded is certified, not the whole plan. The certificate quotes it.
+            stopping: "output-independent" if you vouch that what was run, and when it ended, did not depend on any
+                output: then what was recorded is certified, not the whole plan. The certificate quotes it.
         """
         errors.one_of("stopping", stopping, OUTPUT_INDEPENDENT, None)
         if self._book.closed and self._process == os.getpid():
@@ -236,7 +247,9 @@ class Account(Single):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if self._paused:
             return
         if kind is None:
@@ -369,7 +382,9 @@ class Account(Single):
         if not left:
             return
         try:
-            self.journal.append(*(entry_of("return", mechanism, count, told) for (mechanism, told), count in left.items()))
+            self.journal.append(
+                *(entry_of("return", mechanism, count, told) for (mechanism, told), count in left.items())
+            )
         except OSError:  # the lines were taken back
             self._undrawn = left
             raise

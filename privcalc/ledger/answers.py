@@ -29,8 +29,8 @@ class Answer:
     Attributes:
         question: "count", "sum", "mean", "quantile", "histogram" or "top".
         value: a number, or an array with one row per group; of ``top`` the chosen candidates.
-        error: with probability 95 %, for each number by itself, the noise moved it by no more. Of choices: in rows, by how much
-            the rank (the count of the rarest of the chosen) may fall short of the best candidate's.
+        error: with probability 95 %, for each number by itself, the noise moved it by no more. Of choices: in rows, by
+            how much the rank (the count of the rarest of the chosen) may fall short of the best candidate's.
         groups: what the rows of ``value`` are about, or None.
         label: of the release, or None.
     """
@@ -52,7 +52,9 @@ class Answer:
         lines = [(head, self.value, self.error)]
         if self.groups is not None:
             bars = np.broadcast_to(self.error, len(self.groups))
-            lines = [(f"{head} of {group!r}", *both) for group, *both in zip(self.groups, self.value, bars, strict=True)]
+            lines = [
+                (f"{head} of {group!r}", *both) for group, *both in zip(self.groups, self.value, bars, strict=True)
+            ]
         bar = ", {:.6g} rows from the best with probability 95 %" if choice else " ± {:.6g} (95 % of the noise)"
         return "\n".join(f"{name} = {_plain(value)}{bar.format(error)}" for name, value, error in lines)
 

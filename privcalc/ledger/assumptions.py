@@ -52,36 +52,40 @@ class Assumptions:
     """What a caller declares of a process; None says nothing.
 
     Attributes:
-        steps: what decides how many steps are taken, and when the run ends: "public" is fixed in advance; "released", by earlier
-            outputs, needs a ledger's plan, which is then certified whole, or a cap.
-        parameters: what the plan or cap, the noise multipliers, rates, numbers of records and batch sizes come from. "released"
-            needs a cap.
-        normaliser: what sums are divided by, or multiplied with, as learning rates, after the noise: "public" is a constant,
-            "released" a noisy count, "private" the true one. (Under zero-out and replace-one the number of all records is public,
-            that of a class is not.)
-        clip_norm: the bound of a record's contribution, with which the noise scales; of a gate, the sensitivity of its questions.
-            "private": ε is ∞.
-        candidates: the candidates of a choice, the bounds of their scores, and K; of questions to tables, groups and edges too.
+        steps: what decides how many steps are taken, and when the run ends: "public" is fixed in advance; "released",
+            by earlier outputs, needs a ledger's plan, which is then certified whole, or a cap.
+        parameters: what the plan or cap, the noise multipliers, rates, numbers of records and batch sizes come from.
+            "released" needs a cap.
+        normaliser: what sums are divided by, or multiplied with, as learning rates, after the noise: "public" is a
+            constant, "released" a noisy count, "private" the true one. (Under zero-out and replace-one the number of
+            all records is public, that of a class is not.)
+        clip_norm: the bound of a record's contribution, with which the noise scales; of a gate, the sensitivity of its
+            questions. "private": ε is ∞.
+        candidates: the candidates of a choice, the bounds of their scores, and K; of questions to tables, groups and
+            edges too.
         sampling: how batches are really drawn; must be what the mechanism assumes.
-        parts: "disjoint": everything of one record (of one person, if that is the unit) is in one part of a ``Parallel`` only,
-            which is refused without this word; months of the same customers are not. And so for the rows of the scores that are
-            given to :meth:`Ledger.select`, which otherwise charges for each row.
+        parts: "disjoint": everything of one record (of one person, if that is the unit) is in one part of a
+            ``Parallel`` only, which is refused without this word; months of the same customers are not. And so for the
+            rows of the scores that are given to :meth:`Ledger.select`, which otherwise charges for each row.
         keys: "kept": nobody counts for more keys than a ``ThresholdedCounts`` says, nor twice for one.
-        trials: "drawn": the number of trials of a ``RandomTrials`` was drawn from its distribution, independently of the data;
-            all were made, and alike; the score is made of a trial's own private output and of public data; the best one only is
-            released.
-        labels: what the labels of releases come from, which certificates publish: a loop over the groups that occur in private
-            records tells which do.
+        trials: "drawn": the number of trials of a ``RandomTrials`` was drawn from its distribution, independently of
+            the data; all were made, and alike; the score is made of a trial's own private output and of public data;
+            the best one only is released.
+        labels: what the labels of releases come from, which certificates publish: a loop over the groups that occur in
+            private records tells which do.
         public_records: where records come from that are used without noise.
-        start: where the first weights come from, those of frozen layers and those written by hand later: "random" (or zero);
-            "public", of public data; "certificate", of a model of the same records, whose certificate is composed with this one
-            ("released", as it was called before); "private", and ε is ∞; "none", nothing is trained.
-        preprocessing: what was done to the records before they came here, beyond each by itself: "none"; scaled by "public"
-            constants; by "released" ones; or by what was read off "private" records (their mean, say), and ε is ∞.
+        start: where the first weights come from, those of frozen layers and those written by hand later: "random" (or
+            zero); "public", of public data; "certificate", of a model of the same records, whose certificate is
+            composed with this one ("released", as it was called before); "private", and ε is ∞; "none", nothing is
+            trained.
+        preprocessing: what was done to the records before they came here, beyond each by itself: "none"; scaled by
+            "public" constants; by "released" ones; or by what was read off "private" records (their mean, say), and ε
+            is ∞.
         copies: "none": no record is there twice, in the data or in what was joined to it.
-        records_per_unit: "one": of each unit (person, household) there is one record only, or as many as the mechanism says.
-        other_releases: whether anything else is released about these records that this certificate does not cover: "none"; or
-            "composed", there is, and what counts is the composition of the certificates.
+        records_per_unit: "one": of each unit (person, household) there is one record only, or as many as the mechanism
+            says.
+        other_releases: whether anything else is released about these records that this certificate does not cover:
+            "none"; or "composed", there is, and what counts is the composition of the certificates.
 
     Raises:
         PrivcalcError: if a value is unknown, or no proof allows it.
@@ -118,7 +122,9 @@ class Assumptions:
             if not isinstance(value, str) or value not in allowed:
                 raise PrivcalcError(f"{name} = {value!r}: must be one of {', '.join(map(repr, allowed))}, or None")
             if value == "private" and name not in VOID:
-                raise PrivcalcError(f"{name} = 'private': must be public or released, or proofs/{PAGES[name]} proves nothing")
+                raise PrivcalcError(
+                    f"{name} = 'private': must be public or released, or proofs/{PAGES[name]} proves nothing"
+                )
 
     @property
     def declared(self) -> dict[str, str]:
@@ -153,9 +159,9 @@ class Assumptions:
         """
         if self.parts is None and "parts" in needs(run):
             raise PrivcalcError(
-                "parts = None: Parallel costs what its worst part does, and not the sum of all, only if nobody is in two parts, "
-                "as the same customers are in two months; if so, declare it, assumptions=Assumptions(parts='disjoint'), and else "
-                "compose the parts (a + b)"
+                "parts = None: Parallel costs what its worst part does, and not the sum of all, only if nobody is in "
+                "two parts, as the same customers are in two months; if so, declare it, "
+                "assumptions=Assumptions(parts='disjoint'), and else compose the parts (a + b)"
             )
 
     def check(self, run: Run, basis: str, used: Run | None = None) -> None:
@@ -177,11 +183,17 @@ class Assumptions:
         if self.steps == "released" and basis == "recorded":
             raise PrivcalcError("steps = 'released': contradicts stopping = 'output-independent' (proofs/ledger.md)")
         if self.parameters == "released" and not _is_cap(run):
-            raise PrivcalcError("parameters = 'released': proofs/ledger.md needs a cap, a plan is fixed before any output")
+            raise PrivcalcError(
+                "parameters = 'released': proofs/ledger.md needs a cap, a plan is fixed before any output"
+            )
         found = {kind.scheme: kind.page for kind in kinds(run, used) if kind.scheme is not None}
         if self.sampling is not None and (found or not _is_cap(run)) and set(found) != {self.sampling}:
             other = next((scheme for scheme in found if scheme != self.sampling), None)
-            where = "the run samples nothing" if other is None else f"proofs/{found[other]} is about batches drawn {other!r}"
+            where = (
+                "the run samples nothing"
+                if other is None
+                else f"proofs/{found[other]} is about batches drawn {other!r}"
+            )
             raise PrivcalcError(f"sampling = {self.sampling!r}: {where}")
 
 

@@ -56,7 +56,9 @@ def drawing_of(step: object, records: object, relation: Relation, persons: Array
     """
     whose = None if persons is None else _persons(persons)
     if whose is not None and not isinstance(step, UserSampled):
-        raise PrivcalcError(f"persons: must not be given for {step}, whose guarantee is for records; describe pc.UserSampled")
+        raise PrivcalcError(
+            f"persons: must not be given for {step}, whose guarantee is for records; describe pc.UserSampled"
+        )
     if whose is not None and records is not None and records != whose.size:
         raise PrivcalcError(f"persons: must be one for each of the {records} records, not {whose.size}")
     if whose is None and records is None:
@@ -67,15 +69,17 @@ def drawing_of(step: object, records: object, relation: Relation, persons: Array
     if isinstance(step, Additive) and step.draws == "gaussian":
         return Drawing(lambda _: [np.arange(size)], size)
     raise PrivcalcError(
-        f"step = {step}: must be a sampled mechanism whose batches a ledger can draw, or Gaussian or DiscreteGaussian for all "
-        "records; what is drawn elsewhere is charged by record(step), before it is (docs/samplers.md)"
+        f"step = {step}: must be a sampled mechanism whose batches a ledger can draw, or Gaussian or DiscreteGaussian "
+        "for all records; what is drawn elsewhere is charged by record(step), before it is (docs/samplers.md)"
     )
 
 
 def _persons(persons: ArrayLike) -> Indices:
     """Whose each record is: persons are numbered as they first appear."""
     names = errors.array("persons", persons)
-    if names.ndim == 1 and names.dtype.kind in "OT" and _alike(found := names.tolist()):  # texts, as a data frame has them
+    if (
+        names.ndim == 1 and names.dtype.kind in "OT" and _alike(found := names.tolist())
+    ):  # texts, as a data frame has them
         seen: dict[object, int] = {}
         return np.array([seen.setdefault(name, len(seen)) for name in found], dtype=np.int64)
     if names.ndim != 1 or names.dtype.kind not in "iuUS":
@@ -118,8 +122,8 @@ class Batches:
             return
         if self._whose is not None and whose.size == self._whose.size and not np.array_equal(whose, self._whose):
             errors.warn(
-                "persons: share out as many records as in the batch before, but not alike; if these are the same records, no "
-                "person is protected: name the owner of each alike in every batch"
+                "persons: share out as many records as in the batch before, but not alike; if these are the same "
+                "records, no person is protected: name the owner of each alike in every batch"
             )
         self._whose = whose
 

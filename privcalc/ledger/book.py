@@ -55,7 +55,8 @@ class Book:
         stopping: what the caller said about an early end.
         labels: of releases, each used once.
         warnings: what a run was warned of, each once.
-        draws: the kinds of sums that were drawn: mechanism, number of coordinates, and whether the sum's error was bounded.
+        draws: the kinds of sums that were drawn: mechanism, number of coordinates, and whether the sum's error was
+            bounded.
         elsewhere: in ledgers of old, steps whose batches other code draws, and runs in which it says whose turn it is.
         said: words of training that were said after the ledger was opened.
         begun: hashes of the certificates, of models of the same records, whose weights its training began from.
@@ -140,7 +141,9 @@ class Book:
                 check_digest(each, "[a-z]{1,20}:[0-9a-f]{32}")
         elif kind == "budget":
             if self.budget is not None or self.recorded.entries:
-                raise PrivcalcError(f"entry = {entry}: must say once, before the first charge, of which budget a ledger spends")
+                raise PrivcalcError(
+                    f"entry = {entry}: must say once, before the first charge, of which budget a ledger spends"
+                )
             self.budget = entry
         elif kind != "resume":
             self._apply_charge(kind, entry)
@@ -189,7 +192,9 @@ class Book:
         assert isinstance(words, Mapping)
         for name, value in words.items():
             if name not in TRAINING or (known := self.declared.get(name, value)) != value:
-                before = f"was said to be {known!r} before" if name in TRAINING else "must be said when the ledger is opened"
+                before = (
+                    f"was said to be {known!r} before" if name in TRAINING else "must be said when the ledger is opened"
+                )
                 raise PrivcalcError(f"{name} = {value!r}: {before}")
 
     @property
@@ -202,7 +207,9 @@ class Book:
         if kind == "record":
             return STATED
         word = any(each.told for each in every(mechanism.run))
-        return Provenance(batch="stated" if word else "drawn", noise="exact" if self.terms.noise == EXACT else "floating point")
+        return Provenance(
+            batch="stated" if word else "drawn", noise="exact" if self.terms.noise == EXACT else "floating point"
+        )
 
     def check_persons(self, persons: Persons) -> None:
         """Refuse a question to a table that protects others than those before it.
@@ -216,8 +223,9 @@ class Book:
                 for named, column in (persons, self.persons)
             )
             raise PrivcalcError(
-                f"person = {given}: this ledger's questions named persons by {before}; what is protected cannot change within a "
-                f"ledger, so give person={before} again (rename the column, where the same persons' is called otherwise)"
+                f"person = {given}: this ledger's questions named persons by {before}; what is protected cannot change "
+                f"within a ledger, so give person={before} again (rename the column, "
+                "where the same persons' is called otherwise)"
             )
 
     def _mechanism(self, value: object) -> Mechanism:
@@ -303,7 +311,9 @@ def sampled(mechanism: Mechanism) -> Sampled:
         PrivcalcError: if not.
     """
     if not isinstance(mechanism, Sampled) or mechanism.batches > 1:
-        raise PrivcalcError(f"step = {mechanism}: must be a sampled mechanism whose use has one batch, such as PoissonSampled")
+        raise PrivcalcError(
+            f"step = {mechanism}: must be a sampled mechanism whose use has one batch, such as PoissonSampled"
+        )
     return mechanism
 
 
@@ -316,7 +326,11 @@ def draw_of(mechanism: Mechanism, *, clip_norm: float, coordinates: int, error: 
     noise, given = drawn_as(mechanism), 0.0 if error is None else error
     options: dict[str, Any] = {"clip_norm": clip_norm, "coordinates": _size(noise, coordinates), "error": given}
     grid = Grid.of(noise.multiplier, **options, norm=noise.norm, finer=noise.finer)
-    public = {"clip_norm": float(clip_norm), "coordinates": coordinates, "error": None if error is None else float(error)}
+    public = {
+        "clip_norm": float(clip_norm),
+        "coordinates": coordinates,
+        "error": None if error is None else float(error),
+    }
     return grid, {
         "type": "draw",
         "mechanism": _as_json(mechanism),

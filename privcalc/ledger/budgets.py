@@ -95,8 +95,8 @@ class Squares(Kind):
             mus = [mu for mu in gdps if mu is not None]
             if len(mus) < len(gdps):
                 raise errors.PrivcalcError(
-                    f"mechanism = {mechanism}: must be exactly Gaussian, or a choice, under {relation} for a budget of mu; "
-                    "use a budget of rho, or of orders and epsilons"
+                    f"mechanism = {mechanism}: must be exactly Gaussian, or a choice, under {relation} for a budget of "
+                    "mu; use a budget of rho, or of orders and epsilons"
                 )
             found = _bound(np.max(mus) * (1 + 8 * UNIT))
             return found and [found[0] ** 2]
@@ -128,7 +128,9 @@ class Concentrated(Kind):
             return [square / 2]
         rho, xi = mechanism.zcdp(relation=relation)
         if xi != 0:
-            raise errors.PrivcalcError(f"mechanism = {mechanism}: must have xi = 0 for a budget of rho, its xi is {xi!r}")
+            raise errors.PrivcalcError(
+                f"mechanism = {mechanism}: must have xi = 0 for a budget of rho, its xi is {xi!r}"
+            )
         if type(mechanism) is ZCDP:
             return [Fraction(mechanism.rho)]
         return _bound(rho)

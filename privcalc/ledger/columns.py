@@ -1,8 +1,8 @@
 """Columns of arrays and data frames, read so that what one row holds never decides whether there is an answer.
 
-What is refused is refused for the form of a table: its columns and their lengths, times in place of numbers. A value that is no
-number is missing, a group that is not listed is nobody's. Data frames are of any library whose columns are reached by name and
-turn into NumPy arrays (pandas, polars, pyarrow); none is imported here.
+What is refused is refused for the form of a table: its columns and their lengths, times in place of numbers. A value
+that is no number is missing, a group that is not listed is nobody's. Data frames are of any library whose columns are
+reached by name and turn into NumPy arrays (pandas, polars, pyarrow); none is imported here.
 """
 
 from __future__ import annotations
@@ -60,12 +60,16 @@ def pick(name: str, table: Any, column: object) -> NDArray[Any]:
         try:
             found = table[column]
         except Exception as error:
-            raise PrivcalcError(f"{name} = {column!r}: the table has no such column (an index is none: reset_index)") from error
+            raise PrivcalcError(
+                f"{name} = {column!r}: the table has no such column (an index is none: reset_index)"
+            ) from error
     if isinstance(found, (list, tuple)):  # NumPy would make texts of all rows for the sake of one
         return np.fromiter(found, dtype=object, count=len(found))
     array = errors.array(name, found.to_numpy() if hasattr(found, "to_numpy") else found)
     if array.ndim != 1:
-        raise PrivcalcError(f"{name} = {_shown(column)}: must be one column, or its name; this has {array.ndim} dimensions")
+        raise PrivcalcError(
+            f"{name} = {_shown(column)}: must be one column, or its name; this has {array.ndim} dimensions"
+        )
     return array
 
 
@@ -84,7 +88,9 @@ def column_of(table: Any, column: object) -> Floats:
     numbers = np.array([_number(value) for value in found.tolist()], dtype=np.float64)
     texts = np.array([isinstance(value, str) and bool(value.strip()) for value in found.tolist()], dtype=np.bool_)
     if 2 * np.isnan(numbers[texts]).sum() > texts.sum():
-        errors.warn("column: most of its texts are no numbers (3,50 or €3.50 for 3.50), and count nowhere: make numbers of them")
+        errors.warn(
+            "column: most of its texts are no numbers (3,50 or €3.50 for 3.50), and count nowhere: make numbers of them"
+        )
     return numbers
 
 
@@ -103,10 +109,11 @@ class Common(TypedDict, total=False):
 
     Attributes:
         rows_per_person: the most rows that count of one person, who is what one record of the ledger is (its ``unit``).
-        person: column that tells whose row it is: only the first ``rows_per_person`` rows of each person are used, and rows of
-            nobody (None, NaN, blank) are not. None: that nobody has more is your word, and the certificate says so. A table with
-            several columns, or an index with a name, wants either; of a single column it may be left out, which is your word,
-            too. All questions of a ledger name persons by the same column, or none does: another one is refused.
+        person: column that tells whose row it is: only the first ``rows_per_person`` rows of each person are used, and
+            rows of nobody (None, NaN, blank) are not. None: that nobody has more is your word, and the certificate says
+            so. A table with several columns, or an index with a name, wants either; of a single column it may be left
+            out, which is your word, too. All questions of a ledger name persons by the same column, or none does:
+            another one is refused.
         by: column of groups: one answer for each of ``groups``, for the price of one release.
         groups: public list of groups; other rows count nowhere.
         label: what is released; as in :meth:`Ledger.gaussian`.
@@ -148,20 +155,20 @@ class Asked:
             size: how many rows there are; None: as many as the table has.
 
         Raises:
-            PrivcalcError: if columns differ in length, groups are not listed, or nothing is said of persons though there are
-                columns.
+            PrivcalcError: if columns differ in length, groups are not listed, or nothing is said of persons though
+                there are columns.
         """
         table, groups, number = self.table, self.groups, _length(self.table) if size is None else size
         if (self.by is None) != (groups is None):
             raise PrivcalcError(
-                f"by = {_shown(self.by)}, groups {'= None' if groups is None else 'given'}: must be given together; which groups "
-                "occur is private, so list them all"
+                f"by = {_shown(self.by)}, groups {'= None' if groups is None else 'given'}: must be given together; "
+                "which groups occur is private, so list them all"
             )
         if self.person is ... and _tells(table):
             raise PrivcalcError(
-                "person: must be said of a table with several columns, or an index with a name, as groups have: the column that "
-                f"tells whose a row is; or None, your word that each is of one person, who has at most {self.rows_per_person}, "
-                "after joins too"
+                "person: must be said of a table with several columns, or an index with a name, as groups have: the "
+                "column that tells whose a row is; or None, your word that each is of one person, who has at most "
+                f"{self.rows_per_person}, after joins too"
             )
         taken, group = np.ones(number, dtype=np.bool_), np.zeros(number, dtype=np.int64)
         names = None if groups is None else listed_values("groups", groups)
@@ -194,7 +201,9 @@ class Asked:
 
 def _length(table: Any) -> int:
     if isinstance(table, (str, bytes)):  # a file's name has a length, too
-        raise PrivcalcError(f"table = {table!r}: must be a data frame, a dictionary of columns, or a column, not a text")
+        raise PrivcalcError(
+            f"table = {table!r}: must be a data frame, a dictionary of columns, or a column, not a text"
+        )
     if isinstance(table, Mapping):
         return min((_length(column) for column in table.values()), default=0)
     shape = getattr(table, "shape", None)
@@ -227,7 +236,9 @@ def _persons(table: Any, person: object, size: int) -> NDArray[Any]:
     """The column of persons, which times are none: many share a day, and each has several."""
     found = pick("person", table, person)
     if found.dtype.kind in "mM":
-        raise PrivcalcError(f"person = {_shown(person)}: must be a column of persons, by names or numbers, not of {found.dtype}")
+        raise PrivcalcError(
+            f"person = {_shown(person)}: must be a column of persons, by names or numbers, not of {found.dtype}"
+        )
     return _of_length("person", found, size)
 
 
@@ -243,9 +254,9 @@ def _first(person: NDArray[Any], most: int) -> NDArray[np.bool_]:
                 found[row] = seen[who] <= most
     if person.dtype.kind == "f" and bool((np.abs(person[np.isfinite(person)]) >= 2.0**53).any()):
         errors.warn(
-            "person: has numbers of 2^53 and more in floating point, which cannot tell neighbouring numbers apart: who shares a "
-            "number takes the place of others, and sums may move further than is accounted for; read ids as texts or as whole "
-            "numbers (one that is missing makes a column floating point)"
+            "person: has numbers of 2^53 and more in floating point, which cannot tell neighbouring numbers apart: who "
+            "shares a number takes the place of others, and sums may move further than is accounted for; read ids as "
+            "texts or as whole numbers (one that is missing makes a column floating point)"
         )
     return found
 
@@ -266,8 +277,8 @@ def listed_values(name: str, values: object) -> tuple[Hashable, ...]:
         raise PrivcalcError(f"{name}: must be values that can be compared: texts, numbers, dates") from None
     if not different:
         raise PrivcalcError(
-            f"{name}: must be different values, and no NaN; texts that read as numbers are these. They are public, so list them, "
-            "and do not take them from the table"
+            f"{name}: must be different values, and no NaN; texts that read as numbers are these. They are public, so "
+            "list them, and do not take them from the table"
         )
     return tuple(given)
 
@@ -335,8 +346,9 @@ def _check_index(name: str, table: Any, column: Any) -> None:
         return
     if len(column) == len(table) and not here.equals(there):
         errors.warn(
-            f"{name}: has another index, or another order of it, than the table, and is taken by place: row by row it may be of "
-            "other persons, and ε does not hold for these; give the name of a column, or align it, column.reindex(table.index)"
+            f"{name}: has another index, or another order of it, than the table, and is taken by place: row by row it "
+            "may be of other persons, and ε does not hold for these; give the name of a column, or align it, "
+            "column.reindex(table.index)"
         )
 
 

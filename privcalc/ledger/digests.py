@@ -32,9 +32,10 @@ LONGEST = 100
 def digest(value: object) -> str:
     """The SHA-256 of public data, the same on every machine and for every library that holds the same numbers.
 
-    Arrays of numbers (NumPy, PyTorch, JAX) are taken by the name of their kind, their shape, and their bytes: little-endian, the
-    last axis first; where they are, and in what layout, does not matter. Objects with a ``state_dict()`` are taken by it;
-    mappings by their names, sorted, and values; lists and tuples by their items; texts, numbers and None by their JSON.
+    Arrays of numbers (NumPy, PyTorch, JAX) are taken by the name of their kind, their shape, and their bytes:
+    little-endian, the last axis first; where they are, and in what layout, does not matter. Objects with a
+    ``state_dict()`` are taken by it; mappings by their names, sorted, and values; lists and tuples by their items;
+    texts, numbers and None by their JSON.
 
     Args:
         value: public data, never private: a digest of them can be tried out, and is the same if nothing has changed.
@@ -92,12 +93,18 @@ def same(parts: Sequence[Mapping[str, Any]], public: Mapping[str, object]) -> li
         said = [part["public"][name] for part in parts if name in part.get("public", {})]
         if not said:
             known = sorted({str(each) for part in parts for each in part.get("public", {})})
-            raise PrivcalcError(f"public[{name!r}]: the certificate does not name it, only {', '.join(known) or 'nothing'}")
+            raise PrivcalcError(
+                f"public[{name!r}]: the certificate does not name it, only {', '.join(known) or 'nothing'}"
+            )
         given = _written(value)
         for each in said:
-            told = isinstance(each, str) and not isinstance(value, str) and each == digest(value)  # of data, digested by hand
+            told = (
+                isinstance(each, str) and not isinstance(value, str) and each == digest(value)
+            )  # of data, digested by hand
             if not told and canonical(each) != canonical(given):
-                raise Contradiction(f"public[{name!r}]: the certificate says {str(each)[:200]}, given is {str(given)[:200]}")
+                raise Contradiction(
+                    f"public[{name!r}]: the certificate says {str(each)[:200]}, given is {str(given)[:200]}"
+                )
         found.append(f"public data {name!r} are those that were given")
     return found
 
@@ -128,13 +135,13 @@ def _check_name(value: object) -> None:
     """Raise PrivcalcError unless it is a name, and none made of the data."""
     if not isinstance(value, str) or not value.isprintable() or value != value.strip() or not 0 < len(value) <= LONGEST:
         raise PrivcalcError(
-            f"public['dataset']: must be a name that you give the private data set, of 1 to {LONGEST} printable characters; "
-            "never the data, whose digest would be a release"
+            f"public['dataset']: must be a name that you give the private data set, of 1 to {LONGEST} printable "
+            "characters; never the data, whose digest would be a release"
         )
     if re.search("[0-9a-fA-F]{32}", value.replace("-", "")):
         raise PrivcalcError(
-            f"public['dataset'] = {value!r}: looks like a digest; one of private records is a release: it can be tried out, and "
-            "shows who has the same. Give the data set a name, such as 'customers, export of May'"
+            f"public['dataset'] = {value!r}: looks like a digest; one of private records is a release: it can be tried "
+            "out, and shows who has the same. Give the data set a name, such as 'customers, export of May'"
         )
 
 
@@ -157,7 +164,8 @@ def _parts(value: object) -> Iterator[bytes]:
         yield from _parts(state())
     else:
         raise PrivcalcError(
-            f"public data: have no digest where they are {type(value).__name__}; must be arrays of numbers, texts, or lists, "
+            f"public data: have no digest where they are {type(value).__name__}; must be arrays of numbers, texts, or "
+            "lists, "
             "mappings or state_dicts of them; of a table give {column: array}, of a data set its arrays"
         )
 

@@ -49,10 +49,17 @@ class Drawn(Account):
     """
 
     def __init__(
-        self, path: str | os.PathLike[str] | None, terms: Terms, *, reserve: int, budget: Budgeted | None, seed: int | None
+        self,
+        path: str | os.PathLike[str] | None,
+        terms: Terms,
+        *,
+        reserve: int,
+        budget: Budgeted | None,
+        seed: int | None,
     ) -> None:
         super().__init__(path, terms, reserve=reserve, budget=budget)
-        # Every opening of a seeded ledger draws from a stream of its own, so that nothing is repeated when it is gone on with.
+        # Every opening of a seeded ledger draws from a stream of its own,
+        # so that nothing is repeated when it is gone on with.
         self._noise = Noise(SecureBits() if seed is None else SeededBits(seed, self.journal.position.lines))
         self._batches = Batches()
         self._shapes = Shapes()
@@ -68,19 +75,22 @@ class Drawn(Account):
     ) -> Batch:
         """Draw the next batch as ``step`` assumes, and charge for the step; the release with it must follow.
 
-        A use of a step that has several batches, such as an epoch in which each record has one place, is charged with the first.
-        Its places live in this object only: after a pause or a crash it stays charged, and the next batch begins another one.
+        A use of a step that has several batches, such as an epoch in which each record has one place, is charged with
+        the first. Its places live in this object only: after a pause or a crash it stays charged, and the next batch
+        begins another one.
 
         Args:
             step: a sampled mechanism, or ``Gaussian`` or ``DiscreteGaussian`` for a batch of all records.
-            records: how many records there are, which may be secret and is not written down; by default ``public["records"]``.
-            persons: for ``UserSampled``, whose each record is: one name or number each. Of a person with more records than
-                ``step`` knows of, only the first take part.
+            records: how many records there are, which may be secret and is not written down; by default
+                ``public["records"]``.
+            persons: for ``UserSampled``, whose each record is: one name or number each. Of a person with more records
+                than ``step`` knows of, only the first take part.
             label: as in ``gaussian``.
 
         Raises:
             BudgetExceeded: if plan or cap have too little left.
-            PrivcalcError: if the last batch has not been used: batches are not to be chosen from; or no batch can be drawn so.
+            PrivcalcError: if the last batch has not been used: batches are not to be chosen from; or no batch can be
+                drawn so.
 
         Example:
             >>> import numpy as np
@@ -149,12 +159,12 @@ class Drawn(Account):
     def pause(self) -> None:
         """Return what was reserved and not drawn, and let the file go, until the same call opens it again.
 
-        It is as safe as a crash: everything that was charged stays charged, and needs no pause to be so. Leaving a ``with`` block
-        after it does not close the ledger. Pausing twice does nothing.
+        It is as safe as a crash: everything that was charged stays charged, and needs no pause to be so. Leaving a
+        ``with`` block after it does not close the ledger. Pausing twice does nothing.
 
         Raises:
-            PrivcalcError: if the ledger is closed or has no file, or a batch waits for its release: batches are not to be chosen
-                from.
+            PrivcalcError: if the ledger is closed or has no file, or a batch waits for its release: batches are not to
+                be chosen from.
         """
         self._check_process()
         with self._token:

@@ -1,7 +1,7 @@
 """Rows of Cx + Z in whole numbers, and what is published of them (``proofs/correlated.md``, §5).
 
-An encoder holds what later rows need: bands the last sums, buffers their weighted totals, a tree the blocks that wait. Steps of
-the fine grid, g' = 2⁻²⁰g, are kept as two whole numbers, of which the lower is in [0, 2^bits).
+An encoder holds what later rows need: bands the last sums, buffers their weighted totals, a tree the blocks that wait.
+Steps of the fine grid, g' = 2⁻²⁰g, are kept as two whole numbers, of which the lower is in [0, 2^bits).
 """
 
 from __future__ import annotations
@@ -127,7 +127,9 @@ class Buffers(Encoder):
             _added(_rounded(decay * above, decay * below), sums)
             for decay, (above, below) in zip(self._decays, self._totals, strict=True)
         ]
-        published = [decay / 2**FINE * before + found for decay, before in zip(self._decays, self._published, strict=True)]
+        published = [
+            decay / 2**FINE * before + found for decay, before in zip(self._decays, self._published, strict=True)
+        ]
 
         def keep() -> None:
             self._totals, self._published = totals, published
@@ -152,8 +154,8 @@ class Blocks(Encoder):
 
     What is published adds up to the estimates of sums.
 
-    A block is estimated by its row and its halves' estimates, weighted by their variances (Honaker 2015, "from below"); the sum
-    of t steps by the blocks that t is made of in binary.
+    A block is estimated by its row and its halves' estimates, weighted by their variances (Honaker 2015, "from below");
+    the sum of t steps by the blocks that t is made of in binary.
     """
 
     def __init__(self, exponent: int) -> None:
@@ -219,8 +221,9 @@ def check_drawable(strategy: Strategy) -> None:
             fits = isinstance(strategy, Tree)
     if not fits:
         raise PrivcalcError(
-            f"strategy = {str(strategy)[:100]}: must have numbers that are multiples of 2^-{FINE}, whose absolute values add up "
-            "to at most 2^14 in a row, for a ledger to draw it exactly: strategy.rounded(), before noise is calibrated for it"
+            f"strategy = {str(strategy)[:100]}: must have numbers that are multiples of 2^-{FINE}, whose absolute "
+            "values add up to at most 2^14 in a row, for a ledger to draw it exactly: strategy.rounded(), "
+            "before noise is calibrated for it"
         )
 
 

@@ -28,20 +28,21 @@ Levels = dict[float, int]
 class Filter(Rule):
     """Charge mechanisms as they are chosen, each from earlier outputs; stop before the budget is exceeded.
 
-    Whatever was charged, and whenever and for whatever reason the run stopped, all outputs together satisfy ``mechanism``, the
-    guarantee of the whole budget; never the guarantee of what happened to be charged. Give exactly one budget
-    (``proofs/filters.md``). A privacy profile (ε, δ) is no budget: no filter is proved for it.
+    Whatever was charged, and whenever and for whatever reason the run stopped, all outputs together satisfy
+    ``mechanism``, the guarantee of the whole budget; never the guarantee of what happened to be charged. Give exactly
+    one budget (``proofs/filters.md``). A privacy profile (ε, δ) is no budget: no filter is proved for it.
 
-    Costs of :class:`Gaussian`, :class:`Laplace`, :class:`RandomizedResponse` and stated guarantees are added exactly, as
-    fractions, so that a budget can be met exactly; other costs are upper bounds.
+    Costs of :class:`Gaussian`, :class:`Laplace`, :class:`RandomizedResponse` and stated guarantees are added exactly,
+    as fractions, so that a budget can be met exactly; other costs are upper bounds.
 
     Args:
-        mu: GDP: Σμ² ≤ mu². Every pair must be exactly Gaussian, or a choice (``ExponentialMechanism``, ``TopK``): many of
-            them cost a little more than a²/4 each, a the range; a sampled step has no proof here and is refused (Koskela,
-            Tobaben, Honkela 2022; Smith, Thakurta 2022).
+        mu: GDP: Σμ² ≤ mu². Every pair must be exactly Gaussian, or a choice (``ExponentialMechanism``, ``TopK``): many
+            of them cost a little more than a²/4 each, a the range; a sampled step has no proof here and is refused
+            (Koskela, Tobaben, Honkela 2022; Smith, Thakurta 2022).
         rho: zCDP: Σρ ≤ rho, for mechanisms with ξ = 0 (Feldman, Zrnic 2021; Whitehouse, Ramdas, Rogers, Wu 2023).
         epsilon: pure DP: Σε ≤ epsilon (Rogers, Roth, Ullman, Vadhan 2016).
-        orders: Rényi orders, fixed now, with ``epsilons``: Σε(α) ≤ epsilons(α) at every one of them (Feldman, Zrnic 2021).
+        orders: Rényi orders, fixed now, with ``epsilons``: Σε(α) ≤ epsilons(α) at every one of them (Feldman, Zrnic
+            2021).
         epsilons: as many numbers ≥ 0.
         relation: the neighbouring relation of every charge and of the guarantee.
 
@@ -79,7 +80,9 @@ class Filter(Rule):
         super().__init__()
         check_relation(relation)
         given = [
-            name for name, value in (("mu", mu), ("rho", rho), ("epsilon", epsilon), ("orders", orders)) if value is not None
+            name
+            for name, value in (("mu", mu), ("rho", rho), ("epsilon", epsilon), ("orders", orders))
+            if value is not None
         ]
         if len(given) != 1 or (orders is None) != (epsilons is None):
             raise errors.PrivcalcError(
@@ -109,14 +112,17 @@ class Filter(Rule):
         self._budget = budget
         self._spent: Sums = [Fraction(0)] * len(budget)
         self._levels: Levels = {}
-        self._units: dict[Mechanism, Sums] = {}  # what a use of each adds to the sums, from when it was first asked about
+        self._units: dict[
+            Mechanism, Sums
+        ] = {}  # what a use of each adds to the sums, from when it was first asked about
 
     @property
     def mechanism(self) -> Mechanism:
         """The guarantee of all outputs together, however the mechanisms were chosen and wherever the run stopped.
 
-        It is a mechanism (:class:`GDP`, :class:`ZCDP`, :class:`PureDP` or :class:`RDP`), so that it answers ``epsilon`` and all
-        other questions under ``relation``, and composes with what ran outside the filter. It is fixed from the start.
+        It is a mechanism (:class:`GDP`, :class:`ZCDP`, :class:`PureDP` or :class:`RDP`), so that it answers ``epsilon``
+        and all other questions under ``relation``, and composes with what ran outside the filter. It is fixed from the
+        start.
         """
         return self._mechanism
 

@@ -31,7 +31,11 @@ class Gate(Single):
     """
 
     def __init__(
-        self, mechanism: AboveThreshold, sensitivity: float, noise: Noise, held: Callable[[], AbstractContextManager[None]]
+        self,
+        mechanism: AboveThreshold,
+        sensitivity: float,
+        noise: Noise,
+        held: Callable[[], AbstractContextManager[None]],
     ) -> None:
         self.mechanism, self._left = mechanism, mechanism.answers
         self._noise, self._held = noise, held
@@ -62,7 +66,8 @@ class Gate(Single):
             threshold: a public number.
 
         Raises:
-            PrivcalcError: if all answers are used up, a number is not finite, or the ledger is closed or another process's.
+            PrivcalcError: if all answers are used up, a number is not finite, or the ledger is closed or another
+                process's.
         """
         level = errors.real("threshold", threshold, "a finite number", low=-1e300, high=1e300)
         exact = _exact(value)
@@ -108,6 +113,8 @@ def drawable(mechanism: AboveThreshold, sensitivity: float) -> float:
         raise PrivcalcError(f"mechanism = {mechanism}: must be AboveThreshold")
     bound = errors.scale("sensitivity", sensitivity)
     Grid.of(mechanism.query_scale, clip_norm=bound, coordinates=1, norm=1)  # refused before it is charged
-    if max(mechanism.threshold_scale, mechanism.query_scale) > 2.0**14 * min(mechanism.threshold_scale, mechanism.query_scale):
+    if max(mechanism.threshold_scale, mechanism.query_scale) > 2.0**14 * min(
+        mechanism.threshold_scale, mechanism.query_scale
+    ):
         raise PrivcalcError(f"mechanism = {mechanism}: its scales must differ by a factor of at most 2^14, to be drawn")
     return bound

@@ -38,7 +38,8 @@ class Keeper(Protocol):
 
         Raises:
             BudgetExceeded: if there is no room for it.
-            Contradiction: if store or ledger are not the ones that knew each other: one was restored, cut, copied or rewritten.
+            Contradiction: if store or ledger are not the ones that knew each other: one was restored, cut, copied or
+                rewritten.
             Unreachable: if the store cannot be asked.
         """
 
@@ -68,11 +69,15 @@ def begin(keeper: Keeper | None, book: Book, journal: Journal) -> None:
     """
     if keeper is None:
         if book.budget is not None:
-            raise PrivcalcError(f"budget = None: this ledger spends from the budget of {book.budget['dataset']!r}: give it again")
+            raise PrivcalcError(
+                f"budget = None: this ledger spends from the budget of {book.budget['dataset']!r}: give it again"
+            )
         return
     if book.budget is None:
         if book.recorded.entries:
-            raise PrivcalcError("budget: this ledger was opened without one, and has drawn; what runs now needs its own ledger")
+            raise PrivcalcError(
+                "budget: this ledger was opened without one, and has drawn; what runs now needs its own ledger"
+            )
         entry = keeper.entry()
         journal.append(entry)
         book.apply(entry)

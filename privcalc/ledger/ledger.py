@@ -53,22 +53,25 @@ class Ledger(Drawn, Tables):
     """Draw and charge in one call; the record from which :func:`certify` makes a certificate.
 
     Args:
-        path: file of JSON lines to create, or to go on with after a pause or a crash (everything else must then be as it was);
-            None keeps the ledger in memory.
+        path: file of JSON lines to create, or to go on with after a pause or a crash (everything else must then be as
+            it was); None keeps the ledger in memory.
         relation: the neighbouring relation.
-        unit: what one record is, in words; by default "one person" if all that runs is ``UserSampled``, else "one record".
-        plan: what will run, fixed before any output is seen; a charge beyond it is refused. The certificate is the plan's,
-            however early the run stops.
-        cap: instead of a plan, where steps or their parameters may depend on outputs: a ``GDP``, ``ZCDP``, ``RDP`` or ``PureDP``
-            budget, kept by a :class:`Filter`. The certificate is the cap's.
+        unit: what one record is, in words; by default "one person" if all that runs is ``UserSampled``, else "one
+            record".
+        plan: what will run, fixed before any output is seen; a charge beyond it is refused. The certificate is the
+            plan's, however early the run stops.
+        cap: instead of a plan, where steps or their parameters may depend on outputs: a ``GDP``, ``ZCDP``, ``RDP`` or
+            ``PureDP`` budget, kept by a :class:`Filter`. The certificate is the cap's.
         target: a guarantee that plan or cap must meet, or nothing starts.
-        public: constants and data that are known to everyone and were not read from private data; ``records``, at least 1, for
-            ``batch``; ``dataset``, a name of the private data set. Arrays, tensors and state_dicts are written down by a digest.
+        public: constants and data that are known to everyone and were not read from private data; ``records``, at least
+            1, for ``batch``; ``dataset``, a name of the private data set. Arrays, tensors and state_dicts are written
+            down by a digest.
         not_accounted: what is known to be missing, in words, such as "learning rate tuned on the private data".
         reserve: most uses reserved, hence lost in a crash, at a time. A block is 1 % of what was charged already.
         seed: reproducible noise, for tests and research; the certificate then makes no privacy claim.
         assumptions: what you declare of the process, and the ledger cannot see; what contradicts a proof is refused.
-        budget: of a data set that others use, too (:class:`Budget`): all of plan or cap is reserved there, or nothing starts.
+        budget: of a data set that others use, too (:class:`Budget`): all of plan or cap is reserved there, or nothing
+            starts.
 
     Raises:
         PrivcalcError: if an argument does not fit, target or budget are not met, or another writer has the file.
@@ -122,43 +125,49 @@ class Ledger(Drawn, Tables):
 
         Every coordinate gets N(0, (noise multiplier · clip_norm)²).
 
-        What is returned is a multiple of a public power of two g, below 2⁻³⁶ of the noise, and drawn exactly: the guarantee holds
-        of its bits. For that the noise is larger, ``noise multiplier · (clip_norm + √d·g + 2·error)``, d the number of
-        coordinates: by less than 2⁻¹² of itself, without ``error``, and mostly by much less (``proofs/executed_noise.md``).
+        What is returned is a multiple of a public power of two g, below 2⁻³⁶ of the noise, and drawn exactly: the
+        guarantee holds of its bits. For that the noise is larger, ``noise multiplier · (clip_norm + √d·g + 2·error)``,
+        d the number of coordinates: by less than 2⁻¹² of itself, without ``error``, and mostly by much less
+        (``proofs/executed_noise.md``).
 
         Args:
-            values: the sum, a NumPy or torch array of real numbers; not divided by anything private. Floats keep their precision
-                (they are rounded once, after the noise), integers become doubles and are cut off at ±2⁵³; with
-                ``DiscreteGaussian`` they must be integers and become 64-bit ones.
+            values: the sum, a NumPy or torch array of real numbers; not divided by anything private. Floats keep their
+                precision (they are rounded once, after the noise), integers become doubles and are cut off at ±2⁵³;
+                with ``DiscreteGaussian`` they must be integers and become 64-bit ones.
             mechanism: ``Gaussian``, or ``DiscreteGaussian`` for integers, or one of them sampled.
-            clip_norm: bound of the norm of one record's contribution, > 0 (under replace-one, half of how far a replacement moves
-                the sum will do). For ``DiscreteGaussian`` it must be its sensitivity, and bounds the L1 or L2 norm, whichever
-                its ``norm`` says.
-            error: a proved bound of the norm of ``values`` minus the exact sum, 0 if they are that; by default nothing is known,
-                and the certificate says so. A public number. With a batch the sum must, besides, be made of the batch's records
-                alone: one that is not in it must not change a bit.
-            batch: for a sampled mechanism, the batch the sum is over: used once. A sum of more than twice ``clip_norm`` times the
-                batch's records (without one: ``public["records"]``, if known) was not clipped, and is refused (not under
-                replace-one). So add nothing public to it: do so after. In all releases of a step it has one shape.
-            label: what is released, such as "2026-05 visits": refused the second time, in this ledger, and listed by the
-                certificate, so that it is published. That of a sampled step goes to its batch.
+            clip_norm: bound of the norm of one record's contribution, > 0 (under replace-one, half of how far a
+                replacement moves the sum will do). For ``DiscreteGaussian`` it must be its sensitivity, and bounds the
+                L1 or L2 norm, whichever its ``norm`` says.
+            error: a proved bound of the norm of ``values`` minus the exact sum, 0 if they are that; by default nothing
+                is known, and the certificate says so. A public number. With a batch the sum must, besides, be made of
+                the batch's records alone: one that is not in it must not change a bit.
+            batch: for a sampled mechanism, the batch the sum is over: used once. A sum of more than twice ``clip_norm``
+                times the batch's records (without one: ``public["records"]``, if known) was not clipped, and is refused
+                (not under replace-one). So add nothing public to it: do so after. In all releases of a step it has one
+                shape.
+            label: what is released, such as "2026-05 visits": refused the second time, in this ledger, and listed by
+                the certificate, so that it is published. That of a sampled step goes to its batch.
 
         Returns:
             The noisy sum, in the kind of array that was given.
 
         Raises:
             BudgetExceeded: before anything is drawn, if plan or cap have too little left.
-            PrivcalcError: before anything is drawn, if the batch is not the one that was drawn, the sum was not clipped, the
-                label was used, or an argument does not fit.
+            PrivcalcError: before anything is drawn, if the batch is not the one that was drawn, the sum was not
+                clipped, the label was used, or an argument does not fit.
         """
         bound = errors.scale("clip_norm", clip_norm)
         inner = released(mechanism)
         if not isinstance(inner, (DiscreteGaussian, Gaussian)):
-            raise PrivcalcError(f"mechanism = {mechanism}: must be Gaussian or DiscreteGaussian, or one of them sampled")
+            raise PrivcalcError(
+                f"mechanism = {mechanism}: must be Gaussian or DiscreteGaussian, or one of them sampled"
+            )
         if inner is mechanism and batch is not None and getattr(batch, "step", None) != mechanism:
             raise PrivcalcError(f"batch = {batch}: {mechanism} is not sampled")
         if (inner is not mechanism or batch is not None) and label is not None:
-            raise PrivcalcError(f"label = {label!r}: give it where {mechanism} is charged, to the call that draws its batch")
+            raise PrivcalcError(
+                f"label = {label!r}: give it where {mechanism} is charged, to the call that draws its batch"
+            )
         if isinstance(inner, DiscreteGaussian):
             if bound != inner.sensitivity or error:
                 given = f"clip_norm = {clip_norm!r}, error = {error!r}"
@@ -183,15 +192,17 @@ class Ledger(Drawn, Tables):
         """Charge a whole run with correlated noise, and return what draws it exactly, step by step.
 
         Args:
-            mechanism: ``CorrelatedGaussian`` with a strategy that can be drawn exactly (``strategy.rounded()``, or a ``Tree``).
-            coordinates: how many numbers a sum has; the stream holds some three vectors of that length for each diagonal, for
-                each buffer of a ``BLT``, and for each power of 2 up to T of a ``Tree``.
+            mechanism: ``CorrelatedGaussian`` with a strategy that can be drawn exactly (``strategy.rounded()``, or a
+                ``Tree``).
+            coordinates: how many numbers a sum has; the stream holds some three vectors of that length for each
+                diagonal, for each buffer of a ``BLT``, and for each power of 2 up to T of a ``Tree``.
             clip_norm: bound of the norm of one record's contribution to one step, > 0.
-            error: 0 if every sum is exact and made of its step's records alone; by default nothing is known, and the certificate
-                says so.
-            records: but with ``MinSeparation``, how many records there are, which may be secret: each is given a place in the
-                epoch, or a class, at random and independently of the others, coins are tossed, and the stream tells whose turn
-                it is. Without it, and with ``MinSeparation``, who takes part when is your word, and the certificate says so.
+            error: 0 if every sum is exact and made of its step's records alone; by default nothing is known, and the
+                certificate says so.
+            records: but with ``MinSeparation``, how many records there are, which may be secret: each is given a place
+                in the epoch, or a class, at random and independently of the others, coins are tossed, and the stream
+                tells whose turn it is. Without it, and with ``MinSeparation``, who takes part when is your word, and
+                the certificate says so.
             label: as in ``gaussian``.
 
         Raises:
@@ -219,7 +230,9 @@ class Ledger(Drawn, Tables):
         grid, entry = draw_of(mechanism, clip_norm=bound, coordinates=size, error=error)
         number = None if records is None else errors.count("records", records)
         if number is not None and isinstance(mechanism.participation, MinSeparation):
-            raise PrivcalcError(f"records = {records!r}: must be None for {mechanism.participation}; FixedOrder has places")
+            raise PrivcalcError(
+                f"records = {records!r}: must be None for {mechanism.participation}; FixedOrder has places"
+            )
         self._charge(mechanism, label=label, batch=number is not None)
         self._note(mechanism, entry)
         own = object()  # other streams of this mechanism may have other shapes
@@ -242,7 +255,8 @@ class Ledger(Drawn, Tables):
 
         Its scale is ``mechanism.scale · clip_norm``.
 
-        It is drawn exactly on a grid, as in :meth:`gaussian`, with a scale of ``mechanism.scale · (clip_norm + d·g + 2·error)``.
+        It is drawn exactly on a grid, as in :meth:`gaussian`, with a scale of
+        ``mechanism.scale · (clip_norm + d·g + 2·error)``.
 
         Args:
             values: the sum, a NumPy or torch array.
@@ -269,24 +283,28 @@ class Ledger(Drawn, Tables):
         """Choose a candidate, as ``mechanism`` does with ε·score/sensitivity; or one in each of several rows.
 
         Args:
-            scores: one per candidate, shape (n,). With shape (rows, n) one choice is made per row, and each is charged, unless
-                ``Assumptions(parts="disjoint")`` was declared: every record counts in one row only. Then together they cost what
-                one does, because ranges add when a replaced record changes two rows. Or unless the choice is ``joint``.
+            scores: one per candidate, shape (n,). With shape (rows, n) one choice is made per row, and each is charged,
+                unless ``Assumptions(parts="disjoint")`` was declared: every record counts in one row only. Then
+                together they cost what one does, because ranges add when a replaced record changes two rows. Or unless
+                the choice is ``joint``.
             mechanism: ``ExponentialMechanism``, ``PermuteAndFlip`` or ``NoisyMax``; or ``TopK`` for sets, which needs
                 ``monotone=True``.
             sensitivity: Δ > 0: how far one record can move any score, as it was computed. The choice is drawn exactly.
-            monotone: whether a record can only raise scores (or only lower them). Unless this and ``mechanism.monotone`` both say
-                so, the mechanism with ``monotone=False`` is charged, at double the cost, and has to be in the plan.
-            joint: whether the rows are one choice, of a candidate in each, whose score is the sum of theirs: one use is charged,
-                and ``sensitivity`` (and ``monotone``) are of that sum.
+            monotone: whether a record can only raise scores (or only lower them). Unless this and
+                ``mechanism.monotone`` both say so, the mechanism with ``monotone=False`` is charged, at double the
+                cost, and has to be in the plan.
+            joint: whether the rows are one choice, of a candidate in each, whose score is the sum of theirs: one use is
+                charged, and ``sensitivity`` (and ``monotone``) are of that sum.
             label: as in ``gaussian``.
 
         Returns:
-            The index; for ``TopK`` the k indices, ascending, because a set is released and not its ranking; one or k per row.
+            The index; for ``TopK`` the k indices, ascending, because a set is released and not its ranking; one or k
+            per row.
 
         Raises:
             BudgetExceeded: before anything is drawn, if plan or cap have too little left.
-            PrivcalcError: before anything is drawn, if an argument does not fit, or rows declared disjoint are one array.
+            PrivcalcError: before anything is drawn, if an argument does not fit, or rows declared disjoint are one
+                array.
         """
         chooser = self._chooser(label)
         return chooser.select(scores, mechanism, sensitivity=sensitivity, monotone=monotone, joint=joint)
@@ -335,9 +353,10 @@ class Ledger(Drawn, Tables):
         """Keys whose noisy count reaches the threshold, with that count; which keys there are need not be public.
 
         Args:
-            counts: how many persons have each key; no person counts for more than ``mechanism.keys`` keys, nor twice for one.
-                Keys that nobody has may be missing or 0: they are never released. Those that are equal are one: numbers,
-                texts and times are released in one form (``True`` as 1), or it would show how the first record wrote them.
+            counts: how many persons have each key; no person counts for more than ``mechanism.keys`` keys, nor twice
+                for one. Keys that nobody has may be missing or 0: they are never released. Those that are equal are
+                one: numbers, texts and times are released in one form (``True`` as 1), or it would show how the first
+                record wrote them.
             mechanism: ``ThresholdedCounts``.
             label: as in ``gaussian``.
 

@@ -10,8 +10,8 @@ from privcalc.log.file import read
 __all__ = ["secret"]
 
 SECRET = (
-    "{path}: is secret: an earlier version wrote digests of generators' states into it (bits: …), by which whoever has the "
-    "file can try seeds of the run's noise and batches. Show its certificate, and not the ledger"
+    "{path}: is secret: an earlier version wrote digests of generators' states into it (bits: …), by which whoever has "
+    "the file can try seeds of the run's noise and batches. Show its certificate, and not the ledger"
 )
 
 

@@ -27,14 +27,14 @@ class Provenance:
     """Who did what of a release; without arguments, all is the caller's word.
 
     Attributes:
-        sensitivity: who bounded what one record moves: derived by the ledger, from bounds and rows; clipped by our code (of a
-            learner or a loader); or stated.
+        sensitivity: who bounded what one record moves: derived by the ledger, from bounds and rows; clipped by our code
+            (of a learner or a loader); or stated.
         batch: who drew it: the ledger; or stated.
         noise: exact, by the ledger; in floating point, by an old one; or by other code.
         rounding: whether the error of the sum was bounded, and paid.
         divided: what the sum was divided by: nothing; a public number, a noisy one, by our code; or stated.
-        by: which code asked: a question to a table, a learner, a loader that takes each record's gradient itself, an adapter of a
-            framework, or the caller's own.
+        by: which code asked: a question to a table, a learner, a loader that takes each record's gradient itself, an
+            adapter of a framework, or the caller's own.
     """
 
     sensitivity: Literal["derived", "clipped", "stated"] = "stated"
@@ -121,8 +121,8 @@ def asked_by(told: Provenance) -> Iterator[None]:
     ours = Provenance(**dataclasses.asdict(told))
     if not isinstance(told, Answered) and (_by_ledger(told) or told.by == "table question" or told.seen):
         raise PrivcalcError(
-            f"told = {told!r}: must say who clipped and what divides, and by which code; what is drawn, derived, or paid for "
-            "rounding, the ledger writes down itself"
+            f"told = {told!r}: must say who clipped and what divides, and by which code; what is drawn, derived, or "
+            "paid for rounding, the ledger writes down itself"
         )
     before = _ASKING.set(ours)
     try:

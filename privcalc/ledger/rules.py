@@ -93,7 +93,8 @@ class Rule(Single, ABC):
             mechanism: one release, or a run of several that are all made.
 
         Raises:
-            BudgetExceeded: if it is not admitted: then nothing is charged, and it must not be released. Less may still fit.
+            BudgetExceeded: if it is not admitted: then nothing is charged, and it must not be released. Less may still
+                fit.
             PrivcalcError: as ``would_exceed``, or if the rule was closed.
         """
         run = as_run("mechanism", mechanism)

@@ -51,7 +51,8 @@ class Chooser:
         monotone, joint = errors.flag("monotone", monotone), errors.flag("joint", joint)
         if not isinstance(mechanism, Choice) and not (isinstance(mechanism, TopK) and monotone):
             raise PrivcalcError(
-                f"mechanism = {mechanism}: must be ExponentialMechanism, PermuteAndFlip or NoisyMax, or TopK with monotone=True"
+                f"mechanism = {mechanism}: must be ExponentialMechanism, PermuteAndFlip or NoisyMax, "
+                "or TopK with monotone=True"
             )
         values = clipped("scores", scores)
         if values.ndim not in {1, 2} or not values.size:
@@ -64,12 +65,16 @@ class Chooser:
         mechanism, said = _said(mechanism, monotone)
         uses = 1 if joint else self._uses(rows, mechanism, shared=_one_row(scores, values))
         self._charge(mechanism, uses, "" if said else "select")
-        found = np.array([_choose(self.noise, finite("scores", row), mechanism, delta) for row in rows])  # row by row: memory
+        found = np.array(
+            [_choose(self.noise, finite("scores", row), mechanism, delta) for row in rows]
+        )  # row by row: memory
         if values.ndim == 2:
             return found
         return int(found[0]) if isinstance(mechanism, Choice) else np.asarray(found[0])
 
-    def peel(self, scores: ArrayLike, mechanism: Any, *, k: int, sensitivity: float, monotone: bool) -> NDArray[np.int64]:
+    def peel(
+        self, scores: ArrayLike, mechanism: Any, *, k: int, sensitivity: float, monotone: bool
+    ) -> NDArray[np.int64]:
         """One choice after another, among what is left (:meth:`Ledger.peel`)."""
         delta, number = errors.scale("sensitivity", sensitivity), errors.count("k", k, least=1)
         monotone = errors.flag("monotone", monotone)
@@ -97,7 +102,8 @@ class Chooser:
             if not call:
                 raise
             raise BudgetExceeded(
-                f"{error}; where a record can only raise scores (or only lower them), say so, {call}(..., monotone=True)"
+                f"{error}; where a record can only raise scores (or only lower them), say so, {call}(..., "
+                "monotone=True)"
             ) from error
 
     def _uses(self, rows: NDArray[Any], mechanism: Mechanism, *, shared: bool) -> int:
@@ -105,13 +111,15 @@ class Chooser:
         if self.disjoint:
             if shared and len(rows) > 1:
                 raise PrivcalcError(
-                    f"scores: {len(rows)} rows are one array: they are not of disjoint parts, as was declared (proofs/ledger.md)"
+                    f"scores: {len(rows)} rows are one array: they are not of disjoint parts, "
+                    "as was declared (proofs/ledger.md)"
                 )
             return 1
         if len(rows) > 1 and not self.room(mechanism, len(rows)):
             raise BudgetExceeded(
-                f"scores: {len(rows)} rows are charged for {len(rows)} × {mechanism}, more than is left. If every record counts "
-                "in one row only, declare it to the ledger, assumptions=Assumptions(parts='disjoint'), and they cost one"
+                f"scores: {len(rows)} rows are charged for {len(rows)} × {mechanism}, more than is left. If every "
+                "record counts in one row only, declare it to the ledger, assumptions=Assumptions(parts='disjoint'), "
+                "and they cost one"
             )
         return len(rows)
 

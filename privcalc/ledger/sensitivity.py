@@ -62,7 +62,9 @@ def bounds(lower: float, upper: float) -> tuple[float, float]:
     low, high = (errors.real(name, value, "a number of at most 1e90", low=-1e90, high=1e90)
                  for name, value in (("lower", lower), ("upper", upper)))  # fmt: skip
     if not low <= high or max(-low, high) < 1e-100:
-        raise PrivcalcError(f"lower = {lower!r}, upper = {upper!r}: must be bounds of the values, ascending, and not both 0")
+        raise PrivcalcError(
+            f"lower = {lower!r}, upper = {upper!r}: must be bounds of the values, ascending, and not both 0"
+        )
     return low, high
 
 

@@ -1,7 +1,8 @@
 """Correlated noise, drawn exactly, one step after another (``proofs/correlated.md``, §5).
 
-Sums x_t are snapped to a grid g, and noise is drawn on one that is finer by 2⁻²⁰: where the numbers of C are multiples of 2⁻²⁰,
-so is Cx, and all is added in whole numbers (:mod:`privcalc.ledger.encoders`). What is published is made of the rows alone.
+Sums x_t are snapped to a grid g, and noise is drawn on one that is finer by 2⁻²⁰: where the numbers of C are multiples
+of 2⁻²⁰, so is Cx, and all is added in whole numbers (:mod:`privcalc.ledger.encoders`). What is published is made of the
+rows alone.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ class Stream(Single):
 
     It was charged as a whole.
 
-    A process that ends takes the stream with it: sums of earlier steps and their noise are secret, and are not kept. What was
-    charged stays charged, and a new stream is another use.
+    A process that ends takes the stream with it: sums of earlier steps and their noise are secret, and are not kept.
+    What was charged stays charged, and a new stream is another use.
 
     Attributes:
         mechanism: what was charged.
@@ -54,7 +55,13 @@ class Stream(Single):
         look: Callable[[object, Floats, int | None], None],
     ) -> None:
         self.mechanism, self.coordinates, self._step = mechanism, coordinates, 0
-        self._grid, self._noise, self._held, self._look, self._steps = grid, noise, held, look, mechanism.strategy.columns
+        self._grid, self._noise, self._held, self._look, self._steps = (
+            grid,
+            noise,
+            held,
+            look,
+            mechanism.strategy.columns,
+        )
         order = mechanism.participation
         self._places = None if records is None else noise.numbers(records, order.separation)
         self._rate = order.rate if isinstance(order, CyclicPoisson) else 1.0
@@ -85,14 +92,15 @@ class Stream(Single):
         """The next sum x_t plus (C⁻¹Z)_t.
 
         Args:
-            values: the sum of the contributions of this step's records, a NumPy or torch array of ``coordinates`` numbers.
+            values: the sum of the contributions of this step's records, a NumPy or torch array of ``coordinates``
+                numbers.
 
         Returns:
             The noisy sum, in the kind of array that was given.
 
         Raises:
-            PrivcalcError: if all T releases were made, nobody asked whose turn it is, the array has another size, the sum was not
-                clipped (as in :meth:`Ledger.gaussian`), or the ledger is closed.
+            PrivcalcError: if all T releases were made, nobody asked whose turn it is, the array has another size, the
+                sum was not clipped (as in :meth:`Ledger.gaussian`), or the ledger is closed.
         """
         array = finite("values", values)
         if array.size != self.coordinates:
@@ -102,8 +110,8 @@ class Stream(Single):
                 raise PrivcalcError(f"step = {self.step}: all {self.step} releases of this stream were made")
             if self._places is not None and (self._turn is None or self._turn[0] != self.step):
                 raise PrivcalcError(
-                    f"stream.indices: were not asked for in step {self.step}: the sum must be of the records whose turn it is; "
-                    "if other code draws them, leave out records=, and the certificate says so"
+                    f"stream.indices: were not asked for in step {self.step}: the sum must be of the records whose "
+                    "turn it is; if other code draws them, leave out records=, and the certificate says so"
                 )
             self._look(values, array, None if self._places is None else self.indices.size)
             found, keep = self._encoder.next(array.ravel(), self._drawn)

@@ -1,6 +1,7 @@
 """Questions to a table, each one release, its sensitivity derived from declared bounds.
 
-Proofs: ``proofs/tables.md``. All noise is drawn by ``gaussian``, ``laplace`` and ``select``; nothing here draws or charges.
+Proofs: ``proofs/tables.md``. All noise is drawn by ``gaussian``, ``laplace`` and ``select``; nothing here draws or
+charges.
 """
 
 from __future__ import annotations
@@ -48,13 +49,13 @@ class Totals(np.ndarray[Any, np.dtype[Any]]):
 class Tables(ABC):
     """What :class:`Ledger` answers about tables: ``count``, ``sum``, ``mean``, ``histogram``, ``quantile`` and ``top``.
 
-    A table is one column (an array, a list, a series) or a data frame with ``column=`` naming one; ``person`` and ``by`` are
-    columns, or names of some. All six take the arguments of :class:`Common`: ``rows_per_person`` always, and ``person``, ``by``,
-    ``groups`` and ``label``.
+    A table is one column (an array, a list, a series) or a data frame with ``column=`` naming one; ``person`` and
+    ``by`` are columns, or names of some. All six take the arguments of :class:`Common`: ``rows_per_person`` always, and
+    ``person``, ``by``, ``groups`` and ``label``.
 
-    Values that are missing (None, NaN, what is no number) count nowhere; values beyond the bounds, and ±∞, count as the bounds.
-    Texts that read as numbers are these numbers, among groups and candidates too: one odd cell makes texts of a column in many
-    readers.
+    Values that are missing (None, NaN, what is no number) count nowhere; values beyond the bounds, and ±∞, count as the
+    bounds. Texts that read as numbers are these numbers, among groups and candidates too: one odd cell makes texts of a
+    column in many readers.
     """
 
     gaussian: Callable[..., Any]
@@ -75,7 +76,8 @@ class Tables(ABC):
 
         Args:
             table: a data frame, or a column.
-            mechanism: ``Gaussian``, ``DiscreteGaussian`` or ``Laplace``; the noise is its multiple of what one person may move.
+            mechanism: ``Gaussian``, ``DiscreteGaussian`` or ``Laplace``; the noise is its multiple of what one person
+                may move.
             common: ``rows_per_person`` (always), ``person``, ``by``, ``groups``, ``label``: :class:`Common`.
 
         Raises:
@@ -112,7 +114,8 @@ class Tables(ABC):
 
         Args:
             table: a data frame, or a column.
-            mechanism: as in ``count``; with ``DiscreteGaussian`` bounds are whole, and values are rounded to whole numbers.
+            mechanism: as in ``count``; with ``DiscreteGaussian`` bounds are whole, and values are rounded to whole
+                numbers.
             lower: least value, a public constant; smaller ones count as it.
             upper: largest value, likewise.
             column: which one.
@@ -141,8 +144,8 @@ class Tables(ABC):
     ) -> Answer:
         """The mean of a column, its values clamped to [lower, upper]: a noisy sum over a noisy count, in one release.
 
-        Where the number of rows is public, the sum of what values differ from the middle of the bounds by, over that number, has
-        at most half of the variance.
+        Where the number of rows is public, the sum of what values differ from the middle of the bounds by, over that
+        number, has at most half of the variance.
 
         Args:
             table: a data frame, or a column.
@@ -153,7 +156,8 @@ class Tables(ABC):
             common: ``rows_per_person`` (always), ``person``, ``by``, ``groups``, ``label``: :class:`Common`.
 
         Returns:
-            The :class:`Answer`, within the bounds. Its error is the whole width where the noise is larger than the count.
+            The :class:`Answer`, within the bounds. Its error is the whole width where the noise is larger than the
+            count.
         """
         asked, (low, high) = Asked("mean", table, column=column, **common), bounds(lower, upper)
         if not _adds(mechanism) or mechanism.whole:
@@ -163,8 +167,13 @@ class Tables(ABC):
         rows, found = asked.numbers()
         reach = of_means(half, rows=asked.rows_per_person, cells=rows.size, relation=self.terms.relation)
         values = np.clip(np.clip(found, low, high) - middle, -half, half)
-        cell, contributions = np.append(rows.group, rows.group + rows.size), np.append(values, np.full(len(values), half))
-        sums, error = self._sums(asked, cell, contributions, 2 * rows.size, mechanism, reach, miss=0.5 * MISS, divided=True)
+        cell, contributions = (
+            np.append(rows.group, rows.group + rows.size),
+            np.append(values, np.full(len(values), half)),
+        )
+        sums, error = self._sums(
+            asked, cell, contributions, 2 * rows.size, mechanism, reach, miss=0.5 * MISS, divided=True
+        )
         above, below = sums[: rows.size], np.maximum(sums[rows.size :], 0.0)
         with np.errstate(divide="ignore", invalid="ignore"):
             share = np.where(below > 0, np.clip(above / below, -1.0, 1.0), 0.0)
@@ -186,8 +195,8 @@ class Tables(ABC):
         Args:
             table: a data frame, or a column.
             mechanism: as in ``count``.
-            edges: ascending numbers e₀ < … < e_m: the bins are [eᵢ, eᵢ₊₁), the last one closed; what lies beyond counts in the
-                outermost.
+            edges: ascending numbers e₀ < … < e_m: the bins are [eᵢ, eᵢ₊₁), the last one closed; what lies beyond counts
+                in the outermost.
             column: which one.
             common: ``rows_per_person`` (always), ``person``, ``by``, ``groups``, ``label``: :class:`Common`.
         """
@@ -196,7 +205,9 @@ class Tables(ABC):
         place = np.clip(np.searchsorted(ends, found, side="right") - 1, 0, bins - 1)
         cells = rows.size * bins
         reach = of_sums(1.0, 1.0, rows=asked.rows_per_person, cells=cells, relation=self.terms.relation)
-        sums, error = self._sums(asked, rows.group * bins + place, np.ones(len(place)), cells, mechanism, reach, whole=True)
+        sums, error = self._sums(
+            asked, rows.group * bins + place, np.ones(len(place)), cells, mechanism, reach, whole=True
+        )
         return asked.answer(rows, sums if rows.groups is None else sums.reshape(-1, bins), error)
 
     def quantile(
@@ -222,7 +233,9 @@ class Tables(ABC):
         asked, grid = Asked("quantile", table, column=column, **common), ascending("candidates", candidates, least=1)
         rank = errors.real("share", share, "a number between 0 and 1", low=0.0, high=1.0)
         if not isinstance(mechanism, ExponentialMechanism) or mechanism.monotone:
-            raise PrivcalcError(f"mechanism = {mechanism}: must be ExponentialMechanism(ε, monotone=False), for a quantile")
+            raise PrivcalcError(
+                f"mechanism = {mechanism}: must be ExponentialMechanism(ε, monotone=False), for a quantile"
+            )
         rank = round(rank * SHARES) / SHARES
         rows, found = asked.numbers()
         scores = np.array([_ranks(part, grid, rank) for part in split(rows.group, found, rows.size)])
@@ -251,8 +264,8 @@ class Tables(ABC):
             common: ``rows_per_person`` (always), ``person``, ``by``, ``groups``, ``label``: :class:`Common`.
 
         Returns:
-            The :class:`Answer` with a tuple of candidates, in the order of the list: their ranking is not released. Counts are
-            a release of their own.
+            The :class:`Answer` with a tuple of candidates, in the order of the list: their ranking is not released.
+            Counts are a release of their own.
         """
         asked, names = Asked("top", table, column=column, **common), listed_values("candidates", candidates)
         if not isinstance(mechanism, (TopK, ExponentialMechanism)):
@@ -263,7 +276,9 @@ class Tables(ABC):
         scores, reach = cells.reshape(rows.size, len(names)), float(asked.rows_per_person)
         chosen = self._chosen(asked, rows, scores, mechanism, reach, monotone=True)
         value = [tuple(names[index] for index in row) for row in np.reshape(chosen, (rows.size, -1)).tolist()]
-        return asked.answer(rows, value[0] if rows.groups is None else tuple(value), shortfall(mechanism, reach, len(names)))
+        return asked.answer(
+            rows, value[0] if rows.groups is None else tuple(value), shortfall(mechanism, reach, len(names))
+        )
 
     def _sums(
         self,
@@ -287,8 +302,8 @@ class Tables(ABC):
         if isinstance(mechanism, DiscreteGaussian):
             if mechanism.sensitivity < bound:
                 raise PrivcalcError(
-                    f"mechanism = {mechanism}: must have a sensitivity of at least {bound:.9g}, which is how far one person may "
-                    "move the sums"
+                    f"mechanism = {mechanism}: must have a sensitivity of at least {bound:.9g}, which is how far one "
+                    "person may move the sums"
                 )
             bound, sums = float(mechanism.sensitivity), sums.astype(np.int64)
         draw = self.laplace if mechanism.draws == "laplace" else self.gaussian
@@ -297,7 +312,9 @@ class Tables(ABC):
             found = np.asarray(noisy, dtype=np.float64)
         return found, half_width(mechanism, bound, miss, coordinates=size)
 
-    def _chosen(self, asked: Asked, rows: Rows, scores: NDArray[Any], mechanism: Any, reach: float, *, monotone: bool) -> Any:
+    def _chosen(
+        self, asked: Asked, rows: Rows, scores: NDArray[Any], mechanism: Any, reach: float, *, monotone: bool
+    ) -> Any:
         """The place of what is chosen, or one of each group, together."""
         grouped = rows.groups is not None
         given: dict[str, Any] = {"monotone": monotone, "joint": grouped, "label": asked.label}

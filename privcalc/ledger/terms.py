@@ -85,7 +85,12 @@ LATER: dict[str, dict[str, Field]] = {
         "batches": {"mechanism": Field((dict,))},
         "said": {"words": Field((dict,)), "certificates": Field((list, NoneType))},
         "persons": {"named": Field((str,), among=("column", "values", "word")), "column": Field((str, NoneType))},
-        "budget": {"dataset": Field((str,)), "reservation": Field((str,)), "lines": Field((int,)), "hash": Field((str,))},
+        "budget": {
+            "dataset": Field((str,)),
+            "reservation": Field((str,)),
+            "lines": Field((int,)),
+            "hash": Field((str,)),
+        },
         "warning": {"text": Field((str,))},
         "marks": {"digests": Field((list,))},
         "resume": {},
@@ -123,8 +128,8 @@ class Terms:
         later = self.version >= VERSION  # what was written before is read as it is
         if not isinstance(self.unit, str) or not self.unit or (later and len(self.unit) > LINE):
             raise PrivcalcError(
-                f"unit = {str(self.unit)[:200]!r}: must say what one record is, such as 'one training example', in 1 to {LINE:,} "
-                "characters"
+                f"unit = {str(self.unit)[:200]!r}: must say what one record is, such as 'one training example', in 1 "
+                f"to {LINE:,} characters"
             )
         if (self.plan is None) == (self.cap is None):
             raise PrivcalcError("must have exactly one of plan (fixed in advance) and cap (GDP, ZCDP, RDP or PureDP)")
@@ -135,7 +140,9 @@ class Terms:
         missing = self.not_accounted
         texts = isinstance(missing, (list, tuple)) and all(isinstance(item, str) for item in missing)
         if not texts or (later and any(len(item) > LINE for item in missing)):
-            raise PrivcalcError(f"not_accounted = {str(missing)[:200]}: must be a list of texts of at most {LINE:,} characters")
+            raise PrivcalcError(
+                f"not_accounted = {str(missing)[:200]}: must be a list of texts of at most {LINE:,} characters"
+            )
         check_type(self.assumptions).check(self.bound, "plan" if self.cap is None else "cap")
         for mechanism, _ in self.bound.entries:
             mechanism.turns(self.relation)  # refuses what has no guarantee under the relation
@@ -267,8 +274,8 @@ def certificates_of(start: object, terms: Terms) -> list[str]:
         return []
     if (document["relation"], document["unit"]) != (str(terms.relation), terms.unit):
         raise PrivcalcError(
-            f"start: must be certified under {terms.relation} for {terms.unit!r}, to be composed with this ledger's; not under "
-            f"{document['relation']} for {document['unit']!r}"
+            f"start: must be certified under {terms.relation} for {terms.unit!r}, to be composed with this ledger's; "
+            f"not under {document['relation']} for {document['unit']!r}"
         )
     return [check_digest(part["hash"]) for part in document["parts"] or [document]]
 

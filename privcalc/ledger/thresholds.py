@@ -45,7 +45,9 @@ def thresholded(
     # What is rounded to this or more was at least the threshold.
     least = math.ceil(Fraction(mechanism.threshold) / Fraction(2) ** exponent + Fraction(1, 2))
     sums = {shown(key): (count << -exponent) + one for (key, count), one in zip(found.items(), drawn, strict=True)}
-    kept = sorted(((value, key) for key, value in sums.items() if value >= least), key=lambda one: (-one[0], repr(one[1])))
+    kept = sorted(
+        ((value, key) for key, value in sums.items() if value >= least), key=lambda one: (-one[0], repr(one[1]))
+    )
     return {key: float(value * Fraction(2) ** exponent) for value, key in kept}
 
 

@@ -1,6 +1,7 @@
 """Logs in a database that many processes write, one for each data set: read on and gone on with in whole transactions.
 
-* ``privcalc_heads``: one row a data set: how many lines its log has, and the hash of the last; locked by whoever writes;
+* ``privcalc_heads``: one row a data set: how many lines its log has, and the hash of the last; locked by whoever
+  writes;
 * ``privcalc_history``: the lines, as in a file; never changed;
 * ``privcalc_ledgers``: one row a ledger: how far it had come when it last asked, and the token of who asked.
 """
@@ -26,8 +27,8 @@ TABLES = (
     "CREATE TABLE IF NOT EXISTS privcalc_heads (dataset TEXT PRIMARY KEY, lines BIGINT NOT NULL, hash TEXT NOT NULL)",
     "CREATE TABLE IF NOT EXISTS privcalc_history (dataset TEXT NOT NULL, n BIGINT NOT NULL, line TEXT NOT NULL, "
     "PRIMARY KEY (dataset, n))",
-    "CREATE TABLE IF NOT EXISTS privcalc_ledgers (dataset TEXT NOT NULL, reservation TEXT NOT NULL, lines BIGINT NOT NULL, "
-    "hash TEXT NOT NULL, token TEXT NOT NULL, PRIMARY KEY (dataset, reservation))",
+    "CREATE TABLE IF NOT EXISTS privcalc_ledgers (dataset TEXT NOT NULL, reservation TEXT NOT NULL, lines BIGINT NOT "
+    "NULL, hash TEXT NOT NULL, token TEXT NOT NULL, PRIMARY KEY (dataset, reservation))",
 )
 
 
@@ -115,7 +116,9 @@ class Shared(Log, Generic[Said]):
         end, lines = self.next((first,))
         with self.store.transaction(create=True) as sql:
             if sql.rows("SELECT 1 FROM privcalc_heads WHERE dataset = ?", self.dataset):
-                raise PrivcalcError(f"dataset = {self.dataset!r}: has a budget at {self.store.url}; there can be one only")
+                raise PrivcalcError(
+                    f"dataset = {self.dataset!r}: has a budget at {self.store.url}; there can be one only"
+                )
             sql.change("INSERT INTO privcalc_heads VALUES (?, 1, ?)", self.dataset, end.hash)
             sql.change("INSERT INTO privcalc_history VALUES (?, 1, ?)", self.dataset, lines[0])
         self._remember((1, end.hash))
@@ -153,7 +156,9 @@ class Shared(Log, Generic[Said]):
         """One more line, in a transaction of :meth:`locked`."""
         end, lines = self.next((entry,))
         self._sql.change("INSERT INTO privcalc_history VALUES (?, ?, ?)", self.dataset, end.lines, lines[0])
-        self._sql.change("UPDATE privcalc_heads SET lines = ?, hash = ? WHERE dataset = ?", end.lines, end.hash, self.dataset)
+        self._sql.change(
+            "UPDATE privcalc_heads SET lines = ?, hash = ? WHERE dataset = ?", end.lines, end.hash, self.dataset
+        )
         self._added = end.lines, end.hash
 
     def line(self, number: int) -> bytes:
@@ -170,8 +175,9 @@ class Shared(Log, Generic[Said]):
         if self.hash_of(lines) != digest:
             raise Contradiction(
                 f"url = {self.store.url!r}: {who} saw line {lines} of the budget of {self.dataset!r}, which it has "
-                f"{'another' if self.line(lines) else 'no more'}: the store is an older copy, or was rewritten; nothing may be "
-                "drawn before what it forgot is charged again: privcalc budget readmit (see the guide on budgets)"
+                f"{'another' if self.line(lines) else 'no more'}: the store is an older copy, or was rewritten; "
+                "nothing may be drawn before what it forgot is charged again: "
+                "privcalc budget readmit (see the guide on budgets)"
             )
 
     def _read_on(self) -> None:
@@ -181,8 +187,8 @@ class Shared(Log, Generic[Said]):
         if not head:
             others = [name for (name,) in sql.rows("SELECT dataset FROM privcalc_heads ORDER BY dataset")]
             raise PrivcalcError(
-                f"dataset = {self.dataset!r}: has no budget at {self.store.url}, which has {_listed(others)}; Budget.create "
-                "makes one"
+                f"dataset = {self.dataset!r}: has no budget at {self.store.url}, which has {_listed(others)}; "
+                "Budget.create makes one"
             )
         if self._last is not None and self._last[0] > at.lines:
             self.check_seen(*self._last, "this process")
@@ -194,10 +200,14 @@ class Shared(Log, Generic[Said]):
         if at.lines:
             self.check_seen(at.lines, at.hash, "this process")
         if sql.rows(
-            f"SELECT 1 FROM privcalc_history WHERE dataset = ? AND n > ? AND length(line) > {DOCUMENT}", self.dataset, at.lines
+            f"SELECT 1 FROM privcalc_history WHERE dataset = ? AND n > ? AND length(line) > {DOCUMENT}",
+            self.dataset,
+            at.lines,
         ):
             raise PrivcalcError(f"the budget of {self.dataset!r}: has a line of more than {DOCUMENT:,} characters")
-        found = sql.rows("SELECT line, n FROM privcalc_history WHERE dataset = ? AND n > ? ORDER BY n", self.dataset, at.lines)
+        found = sql.rows(
+            "SELECT line, n FROM privcalc_history WHERE dataset = ? AND n > ? ORDER BY n", self.dataset, at.lines
+        )
         end = replace(at)
         added = list(entries((line.encode() for line, _ in found), f"the budget of {self.dataset!r}", end))
         if (end.lines, end.hash) != head[0] or end.torn or (found and found[-1][1] != end.lines):
@@ -216,4 +226,8 @@ class Shared(Log, Generic[Said]):
 
 def _listed(names: list[str]) -> str:
     """At most ten data sets, for people."""
-    return f"those of {', '.join(map(repr, names[:10]))}{', …' if len(names) > 10 else ''}" if names else "those of no data set"
+    return (
+        f"those of {', '.join(map(repr, names[:10]))}{', …' if len(names) > 10 else ''}"
+        if names
+        else "those of no data set"
+    )

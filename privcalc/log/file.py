@@ -114,7 +114,9 @@ class Journal(Log):
             except OSError:
                 self._undo()
                 raise
-            except BaseException:  # interrupted: what is on the disk counts, and is read when the ledger is opened again
+            except (
+                BaseException
+            ):  # interrupted: what is on the disk counts, and is read when the ledger is opened again
                 self.close()
                 raise
         self.position = end
@@ -147,7 +149,9 @@ class Journal(Log):
             named = os.stat(self.path)
         if named is None or not os.path.samestat(mine, named) or mine.st_size != self.position.size:
             self.close()
-            raise PrivcalcError(f"path = {str(self.path)!r}: the ledger was moved, removed or written to by something else")
+            raise PrivcalcError(
+                f"path = {str(self.path)!r}: the ledger was moved, removed or written to by something else"
+            )
 
     def _undo(self) -> None:
         """Half a write must not stay in the middle of the file; if it cannot be taken back, nothing more is written."""

@@ -2,9 +2,9 @@
 
 One reader, whatever keeps them.
 
-A line is ``{"n": number, "entry": {…}, "hash": h}`` with h = SHA-256 of the previous line's hash and the canonical text of
-number and entry, so that lines that were edited, dropped, doubled or moved do not fit. What a crash can leave is a last line
-without its end: it was never acknowledged, and is recognised and left out.
+A line is ``{"n": number, "entry": {…}, "hash": h}`` with h = SHA-256 of the previous line's hash and the canonical text
+of number and entry, so that lines that were edited, dropped, doubled or moved do not fit. What a crash can leave is a
+last line without its end: it was never acknowledged, and is recognised and left out.
 """
 
 from __future__ import annotations
@@ -65,7 +65,9 @@ def entries(lines: Iterator[bytes], name: object, position: Position) -> Iterato
         except (ValueError, KeyError) as error:
             raise PrivcalcError(f"{name}: line {number} cannot be read") from error
         if found != number or not isinstance(entry, dict):
-            raise PrivcalcError(f"{name}: line {number} is numbered {str(found)[:20]}: lines are missing, doubled or moved")
+            raise PrivcalcError(
+                f"{name}: line {number} is numbered {str(found)[:20]}: lines are missing, doubled or moved"
+            )
         if digest != expected or text.encode() != line:
             raise PrivcalcError(f"{name}: line {number} does not fit its hash: it, or a line before it, was changed")
         position.lines, position.hash, position.size = number, digest, position.size + len(line)
@@ -82,8 +84,8 @@ class Log(ABC):
 
     Attributes:
         position: how far that is.
-        witness: is told of each new end, lines and hash: of a ledger's the store of its budget, before anything is drawn on it;
-            of a budget's history a file that is kept apart.
+        witness: is told of each new end, lines and hash: of a ledger's the store of its budget, before anything is
+            drawn on it; of a budget's history a file that is kept apart.
     """
 
     def __init__(self) -> None:
@@ -109,6 +111,8 @@ class Log(ABC):
             number += 1
             digest, line = chained(digest, number, entry)
             if len(line.encode()) > DOCUMENT:
-                raise PrivcalcError(f"line {number}: would have more than {DOCUMENT:,} bytes, and could not be read again")
+                raise PrivcalcError(
+                    f"line {number}: would have more than {DOCUMENT:,} bytes, and could not be read again"
+                )
             lines.append(line)
         return Position(number, digest, self.position.size + len("".join(lines).encode())), lines

@@ -94,7 +94,9 @@ class PostgreSQL:
                 self._connection.execute(setting)
             if self._connection.execute("SHOW fsync").fetchone() != ("on",):
                 self.close()
-                raise PrivcalcError(f"url = {self.url!r}: its server has fsync off, and would forget charges when power fails")
+                raise PrivcalcError(
+                    f"url = {self.url!r}: its server has fsync off, and would forget charges when power fails"
+                )
         return self._connection
 
     def close(self) -> None:

@@ -52,7 +52,8 @@ class SQLite:
             with contextlib.closing(
                 sqlite3.connect(f"{self.path.as_uri()}?mode={mode}", uri=True, timeout=SECONDS, isolation_level=None)
             ) as connection:
-                # Durable when COMMIT returns, also the removal of the rollback journal, without which a commit is undone.
+                # Durable when COMMIT returns, also the removal of the rollback journal,
+                # without which a commit is undone.
                 connection.execute("PRAGMA synchronous = EXTRA")
                 connection.execute("PRAGMA fullfsync = 1")
                 connection.execute("BEGIN IMMEDIATE")

@@ -22,15 +22,17 @@ _NEAR = 1e-4
 class AboveThreshold(Mechanism):
     """Tell of questions, one by one, whether each is above a threshold; end after ``answers`` that were.
 
-    Laplace noise is added to the threshold, once, and to each question's value, anew: algorithm 7 of Lyu, Su, Li 2017 (Dwork et
-    al. 2009). There may be any number of questions, each may depend on earlier replies, and those below cost nothing. With a the
-    inverse of the threshold's scale, and b that of the questions', one run is (a + 2·answers·b)-DP, and for questions whose value
-    a record can only raise, ``monotone=True``, (a + answers·b)-DP under add-or-remove-one and zero-out (the proof, and published
-    variants that have none: ``proofs/sparse_vector.md``). Under replace-one monotone questions cost what others do, and others
-    twice that. What is charged is every pair of laws with these losses; the lower end is that of one question.
+    Laplace noise is added to the threshold, once, and to each question's value, anew: algorithm 7 of Lyu, Su, Li 2017
+    (Dwork et al. 2009). There may be any number of questions, each may depend on earlier replies, and those below cost
+    nothing. With a the inverse of the threshold's scale, and b that of the questions', one run is (a + 2·answers·b)-DP,
+    and for questions whose value a record can only raise, ``monotone=True``, (a + answers·b)-DP under add-or-remove-one
+    and zero-out (the proof, and published variants that have none: ``proofs/sparse_vector.md``). Under replace-one
+    monotone questions cost what others do, and others twice that. What is charged is every pair of laws with these
+    losses; the lower end is that of one question.
 
-    **The noisy value is not released** with a reply: it would tell the noise on the threshold. To release values, draw fresh
-    noise: add ``Laplace(scale) * answers``. With a fresh threshold after each answer it is ``AboveThreshold(…) * answers``.
+    **The noisy value is not released** with a reply: it would tell the noise on the threshold. To release values, draw
+    fresh noise: add ``Laplace(scale) * answers``. With a fresh threshold after each answer it is
+    ``AboveThreshold(…) * answers``.
 
     Args:
         threshold_scale: scale of the noise on the threshold over Δ, by which a record moves a question at most.
@@ -72,7 +74,8 @@ class AboveThreshold(Mechanism):
     def of(cls, *, epsilon: float, answers: int = 1, monotone: bool = False) -> AboveThreshold:
         """The one of pure ε, under add-or-remove-one, of which value and threshold differ by the least variance.
 
-        With n = 2·answers (monotone: answers) scales are (1 + n^{2/3})/ε and n^{1/3}·(1 + n^{2/3})/ε: Lyu, Su, Li 2017, §4.2.
+        With n = 2·answers (monotone: answers) scales are (1 + n^{2/3})/ε and n^{1/3}·(1 + n^{2/3})/ε: Lyu, Su, Li 2017,
+        §4.2.
 
         Args:
             epsilon: ε > 0.

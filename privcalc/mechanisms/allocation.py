@@ -27,17 +27,18 @@ class RandomAllocation(Sampled):
 
     These are drawn uniformly, for each record by itself, beforehand.
 
-    One use is a whole epoch of ``steps`` steps; ``* E`` is E epochs with fresh draws. With ``epochs`` the same slots are used in
-    so many passes. How many records a step has is random and not told: nothing is divided by it, and no place is limited. Cutting
-    a shuffled data set into batches is not this (``ShuffledEpoch``): there a record's place tells of the others'.
+    One use is a whole epoch of ``steps`` steps; ``* E`` is E epochs with fresh draws. With ``epochs`` the same slots
+    are used in so many passes. How many records a step has is random and not told: nothing is divided by it, and no
+    place is limited. Cutting a shuffled data set into batches is not this (``ShuffledEpoch``): there a record's place
+    tells of the others'.
 
-    Add-or-remove-one and zero-out are the same here: nobody else's draw depends on whether the record is there. Replace-one is
-    refused; adding and removing two records is a group of two. For δ of 1e-8 or more ε is known to seven digits or more for 100
-    steps or fewer, to three or more, nearly always six, up to 1e4 at noise multipliers of 0.3 or more, and up to 1e6 from 0.6 on,
-    of one use and of several; below 0.25 two or three digits. From a noise multiplier of 2 on it is known to four digits or more
-    for δ down to 1e-12, up to 1e5 steps. With several choices there is an interval, its ends apart by about 1 % of ε where
-    these are few beside the steps. Below a noise multiplier of 0.05 for all passes together the upper end is that of a record in
-    all steps' place, and nothing is known from below.
+    Add-or-remove-one and zero-out are the same here: nobody else's draw depends on whether the record is there.
+    Replace-one is refused; adding and removing two records is a group of two. For δ of 1e-8 or more ε is known to seven
+    digits or more for 100 steps or fewer, to three or more, nearly always six, up to 1e4 at noise multipliers of 0.3 or
+    more, and up to 1e6 from 0.6 on, of one use and of several; below 0.25 two or three digits. From a noise multiplier
+    of 2 on it is known to four digits or more for δ down to 1e-12, up to 1e5 steps. With several choices there is an
+    interval, its ends apart by about 1 % of ε where these are few beside the steps. Below a noise multiplier of 0.05
+    for all passes together the upper end is that of a record in all steps' place, and nothing is known from below.
 
     Args:
         mechanism: what runs in each step: ``Gaussian`` or ``GDP``.
@@ -62,7 +63,8 @@ class RandomAllocation(Sampled):
     scheme = "balls in bins"
     command = Command(
         "allocation",
-        "each record in so many steps of an epoch, {choices}, drawn at random, and in the same of each of its {passes} passes",
+        "each record in so many steps of an epoch, {choices}, drawn at random, "
+        "and in the same of each of its {passes} passes",
         (
             Option("epoch_steps", int, "how many steps an epoch has; --steps counts epochs"),
             Option("passes", int, "over the same steps", default=1),
@@ -70,7 +72,9 @@ class RandomAllocation(Sampled):
         ),
         counted=("epoch", " of {epoch_steps} Gaussian steps"),
     )
-    claim = Claimed("random allocation", "each record in one step of each epoch, drawn by itself", ("steps",), counted="epochs")
+    claim = Claimed(
+        "random allocation", "each record in one step of each epoch, drawn by itself", ("steps",), counted="epochs"
+    )
 
     mechanism: Mechanism
     steps: int
@@ -110,7 +114,9 @@ class RandomAllocation(Sampled):
                 steps = np.sort(np.column_stack([steps, new]), axis=1)
             places = steps.ravel()
             order = np.argsort(places, kind="stable")
-            return np.split(order // self.choices, np.searchsorted(places[order], np.arange(1, self.steps))) * self.epochs
+            return (
+                np.split(order // self.choices, np.searchsorted(places[order], np.arange(1, self.steps))) * self.epochs
+            )
 
         return draw
 
@@ -118,8 +124,8 @@ class RandomAllocation(Sampled):
         """A mixture of shifts against none."""
         if relation is REPLACE_ONE:
             raise errors.PrivcalcError(
-                f"relation = {relation}: RandomAllocation is not evaluated for it; ask under privcalc.ADD_OR_REMOVE_ONE or "
-                "privcalc.ZERO_OUT, for a group of two records if one is replaced"
+                f"relation = {relation}: RandomAllocation is not evaluated for it; ask under "
+                "privcalc.ADD_OR_REMOVE_ONE or privcalc.ZERO_OUT, for a group of two records if one is replaced"
             )
         PoissonSampled(self.mechanism, 0.5).pairs(relation)  # raises where there is no guarantee
         one = self.mechanism.pairs(ADD_OR_REMOVE_ONE)

@@ -35,30 +35,33 @@ MOST = 1e100
 class CorrelatedGaussian(Additive):
     """A whole run of T steps whose noise is correlated: release Cx + Z and publish x + C⁻¹Z, one step at a time.
 
-    Row t of x is the sum of the contributions of step t, each of norm at most C (the clip norm), which may depend on all that was
-    published; Z has independent N(0, (noise_multiplier·C)²) entries. One use is exactly (s/noise_multiplier)-GDP, s the largest
-    norm of Σ_t C[:, t] over the steps that one record may be in; 2s/noise_multiplier under replace-one, where the new record
-    takes the other's place (``proofs/correlated.md``). Where s is known between two bounds only, so is every answer.
+    Row t of x is the sum of the contributions of step t, each of norm at most C (the clip norm), which may depend on
+    all that was published; Z has independent N(0, (noise_multiplier·C)²) entries. One use is exactly
+    (s/noise_multiplier)-GDP, s the largest norm of Σ_t C[:, t] over the steps that one record may be in;
+    2s/noise_multiplier under replace-one, where the new record takes the other's place (``proofs/correlated.md``).
+    Where s is known between two bounds only, so is every answer.
 
-    What sampling adds is known for bands and cyclic Poisson samples: with ``CyclicPoisson(classes=b, rate=q)``, and at most b
-    diagonals, no row of Cx has two turns of one record, and a use is as many Poisson-sampled Gaussians as a class has turns, of
-    noise multiplier z / (norm of the turn's column), the worst of all classes. Under replace-one the new record must be in the
-    same class. With ``BallsInBins(bins=b)``, and at most b diagonals, the answer is an interval: a use is at most as bad as a
-    random allocation to ⌊b / diagonals⌋ steps, and as bad as one to b steps, of noise multiplier z / (norm of a bin's columns);
-    replace-one is refused. Other patterns may be secret, but no credit is taken for it.
+    What sampling adds is known for bands and cyclic Poisson samples: with ``CyclicPoisson(classes=b, rate=q)``, and at
+    most b diagonals, no row of Cx has two turns of one record, and a use is as many Poisson-sampled Gaussians as a
+    class has turns, of noise multiplier z / (norm of the turn's column), the worst of all classes. Under replace-one
+    the new record must be in the same class. With ``BallsInBins(bins=b)``, and at most b diagonals, the answer is an
+    interval: a use is at most as bad as a random allocation to ⌊b / diagonals⌋ steps, and as bad as one to b steps, of
+    noise multiplier z / (norm of a bin's columns); replace-one is refused. Other patterns may be secret, but no credit
+    is taken for it.
 
     Args:
         noise_multiplier: standard deviation of an entry of Z / C, where C bounds one record's contribution to one step.
         strategy: the matrix, of :mod:`privcalc.strategies`.
-        participation: in which steps one record may be: ``MinSeparation``, ``FixedOrder``, ``CyclicPoisson`` or ``BallsInBins``.
+        participation: in which steps one record may be: ``MinSeparation``, ``FixedOrder``, ``CyclicPoisson`` or
+            ``BallsInBins``.
 
     Raises:
-        PrivcalcError: if an argument is out of range, the matrix too large for this participation, or there are more diagonals
-            than classes or bins.
+        PrivcalcError: if an argument is out of range, the matrix too large for this participation, or there are more
+            diagonals than classes or bins.
 
-    Source: Denisov, McMahan, Rush, Smith, Thakurta 2022 (*Improved Differential Privacy for SGD via Optimal Private Linear
-    Operators on Adaptive Streams*), Theorem 2.1; Choquette-Choo et al. 2023 (*(Amplified) Banded Matrix Factorization*),
-    Theorem 4.
+    Source: Denisov, McMahan, Rush, Smith, Thakurta 2022 (*Improved Differential Privacy for SGD via Optimal Private
+    Linear Operators on Adaptive Streams*), Theorem 2.1; Choquette-Choo et al. 2023 (*(Amplified) Banded Matrix
+    Factorization*), Theorem 4.
 
     Example:
         >>> import privcalc as pc
@@ -91,7 +94,8 @@ class CorrelatedGaussian(Additive):
         most = self._most()
         if not most / self.noise_multiplier <= MOST:
             raise PrivcalcError(
-                f"noise_multiplier = {self.noise_multiplier!r}: must be at least {1 / MOST:g} of the sensitivity, {most!r}"
+                f"noise_multiplier = {self.noise_multiplier!r}: must be at least {1 / MOST:g} of the sensitivity, "
+                f"{most!r}"
             )
 
     def _most(self) -> float:
@@ -149,7 +153,9 @@ class CorrelatedGaussian(Additive):
             PrivcalcError: with ``CyclicPoisson``, where one use is a composition.
         """
         if self.sampled:
-            raise PrivcalcError(f"mechanism = {self}: is a composition of Poisson-sampled steps, and cannot be a part here")
+            raise PrivcalcError(
+                f"mechanism = {self}: is a composition of Poisson-sampled steps, and cannot be a part here"
+            )
         if isinstance(self.participation, BallsInBins):
             return self._allocated(relation)
         return self._whole(2 if relation is REPLACE_ONE else 1)
@@ -162,7 +168,9 @@ class CorrelatedGaussian(Additive):
         for turn in turns_of(self.strategy, self.participation):
             above = self._step(turn.high).pairs(relation)
             below = self._step(turn.low, occurring=True).pairs(relation) if turn.low else Pairs(*NOTHING)
-            pairs = Pairs(*above.upper(), below.lower(), alternative=above.alternative, bound=above.bound, also=below.also)
+            pairs = Pairs(
+                *above.upper(), below.lower(), alternative=above.alternative, bound=above.bound, also=below.also
+            )
             found.append((pairs, turn.uses))
         return found
 
@@ -172,7 +180,10 @@ class CorrelatedGaussian(Additive):
             empty = occurring and not bins_of(self.strategy, self.participation).low  # a bin without steps
             return Run(() if empty else ((self._allocation(occurring=occurring), 1),))
         if isinstance(self.participation, CyclicPoisson):
-            turns = [(turn.low if occurring else turn.high, turn.uses) for turn in turns_of(self.strategy, self.participation)]
+            turns = [
+                (turn.low if occurring else turn.high, turn.uses)
+                for turn in turns_of(self.strategy, self.participation)
+            ]
         else:
             turns = [(sensitivity(self.strategy, self.participation)[0 if occurring else 1], 1)]
         return Run(tuple((self._step(norm, occurring=occurring), count) for norm, count in turns if norm))
@@ -191,7 +202,9 @@ class CorrelatedGaussian(Additive):
             )
         above, bins = self._allocation().pairs(relation), bins_of(self.strategy, self.participation)
         below = self._allocation(occurring=True).pairs(relation) if bins.low else Pairs(*NOTHING)
-        return Pairs(*above.upper(), below.lower(), alternative=above.alternative, bound="bins far apart", also=below.also)
+        return Pairs(
+            *above.upper(), below.lower(), alternative=above.alternative, bound="bins far apart", also=below.also
+        )
 
     def _allocation(self, *, occurring: bool = False) -> RandomAllocation:
         """Return the allocation to as many steps as there are bins that have no row in common; or to all."""
@@ -255,12 +268,16 @@ def bins_of(strategy: Strategy, participation: BallsInBins) -> Bins:
     bins = participation.bins
     if strategy.bands > bins:
         raise PrivcalcError(
-            f"bins = {bins}: must be at least the number of diagonals, {strategy.bands}, or a row has two steps of a record; "
-            f"FixedOrder(epoch={bins}) takes no credit for chance, and allows it"
+            f"bins = {bins}: must be at least the number of diagonals, {strategy.bands}, or a row has two steps of a "
+            f"record; FixedOrder(epoch={bins}) takes no credit for chance, and allows it"
         )
-    low, high = (np.pad(norms**2, (0, -norms.size % bins)).reshape(-1, bins).sum(axis=0) for norms in column_norms(strategy))
+    low, high = (
+        np.pad(norms**2, (0, -norms.size % bins)).reshape(-1, bins).sum(axis=0) for norms in column_norms(strategy)
+    )
     rounding = 1.01 * (strategy.columns // bins + 8) * UNIT
-    return Bins(math.sqrt(low.min()) * (1 - rounding), math.sqrt(high.max()) * (1 + rounding), bins, bins // strategy.bands)
+    return Bins(
+        math.sqrt(low.min()) * (1 - rounding), math.sqrt(high.max()) * (1 + rounding), bins, bins // strategy.bands
+    )
 
 
 @functools.lru_cache(maxsize=64)
@@ -273,7 +290,8 @@ def turns_of(strategy: Strategy, participation: CyclicPoisson) -> tuple[Turn, ..
     classes = participation.classes
     if strategy.bands > classes:
         raise PrivcalcError(
-            f"classes = {classes}: must be at least the number of diagonals, {strategy.bands}, or a row has two turns of a record"
+            f"classes = {classes}: must be at least the number of diagonals, {strategy.bands}, "
+            "or a row has two turns of a record"
         )
     # Classes without a last turn add nothing in it.
     low, high = (np.pad(norms, (0, -norms.size % classes)).reshape(-1, classes) for norms in column_norms(strategy))

@@ -44,7 +44,9 @@ class ProfilePair(Pair):
         with np.errstate(all="ignore"):
             found = np.asarray(self.function(np.asarray(epsilon, dtype=np.float64)), dtype=np.float64)
         if found.shape != np.shape(epsilon) or not np.all((found >= 0) & (found <= 1 + self.rtol)):
-            raise errors.PrivcalcError(f"profile = {self.function!r}: must map an array of losses to as many probabilities")
+            raise errors.PrivcalcError(
+                f"profile = {self.function!r}: must map an array of losses to as many probabilities"
+            )
         return np.where(epsilon >= self.top, 0.0, np.minimum(found, 1.0))
 
     def profile(self, epsilon: Floats) -> ProfileValues:
@@ -100,14 +102,14 @@ class CustomMechanism(Stated):
     ) -> DiscreteMechanism:
         """A release whose worst pair of neighbours gives two laws on finitely many outcomes.
 
-        The caller vouches that this pair of laws dominates every pair of neighbours; both orders are answered for. An outcome
-        that only one of the two can give is a leak: it counts in δ, and no ε pays for it.
+        The caller vouches that this pair of laws dominates every pair of neighbours; both orders are answered for. An
+        outcome that only one of the two can give is a leak: it counts in δ, and no ε pays for it.
 
         Args:
             with_record: probabilities of the outcomes with the record; their sum is 1 to 1e-9 (and is made 1).
             without_record: the same without it, outcome by outcome.
-            relation: the relation of the two neighbours. Under replace-one, two data sets that differ in one record; every use
-                may have its own in either order.
+            relation: the relation of the two neighbours. Under replace-one, two data sets that differ in one record;
+                every use may have its own in either order.
 
         Raises:
             PrivcalcError: if the lists are no probabilities, or have different lengths.
@@ -132,18 +134,20 @@ class CustomMechanism(Stated):
     ) -> ProfileMechanism:
         """A release with a known bound of its privacy profile.
 
-        The contract of ``profile``: it maps an array of losses ε ≥ 0 to bounds of δ(ε) = sup_S P(S) − e^ε Q(S), to a relative
-        error ``rtol``; non-increasing, convex in e^ε, and 0 in the limit; likewise ``reverse`` for (Q, P), and the two fit
-        together at 0 (a supremum of true profiles over neighbours has all that; a minimum of bounds has not). It is checked on a
-        grid when the mechanism is made. A release that gives everything away with probability δ₀: compose with
-        ``ApproxDP(0, δ₀)``.
+        The contract of ``profile``: it maps an array of losses ε ≥ 0 to bounds of δ(ε) = sup_S P(S) − e^ε Q(S), to a
+        relative error ``rtol``; non-increasing, convex in e^ε, and 0 in the limit; likewise ``reverse`` for (Q, P), and
+        the two fit together at 0 (a supremum of true profiles over neighbours has all that; a minimum of bounds has
+        not). It is checked on a grid when the mechanism is made. A release that gives everything away with probability
+        δ₀: compose with ``ApproxDP(0, δ₀)``.
 
         Args:
             profile: for (with the record, without it); functions compare by identity.
             reverse: for (without, with); None if it is the same.
-            max_loss: a loss that is never exceeded (1e-100 to 1e100): ``profile`` counts as 0 from there on; ∞ if there is none.
+            max_loss: a loss that is never exceeded (1e-100 to 1e100): ``profile`` counts as 0 from there on; ∞ if there
+                is none.
             reverse_max_loss: the same for ``reverse``; None if it is the same.
-            exact: whether the profile is attained. Then there are lower ends for one use; more add nothing to those of a run.
+            exact: whether the profile is attained. Then there are lower ends for one use; more add nothing to those of
+                a run.
             rtol: relative error of both functions, at most 1e-3.
             relation: the relation it was proved for.
 
@@ -180,7 +184,9 @@ class DiscreteMechanism(CustomMechanism):
 
     def __init__(self, p: tuple[float, ...], q: tuple[float, ...], relation: Relation) -> None:
         if len(p) != len(q):
-            raise errors.PrivcalcError(f"without_record has {len(q)} outcomes: must have as many as with_record, {len(p)}")
+            raise errors.PrivcalcError(
+                f"without_record has {len(q)} outcomes: must have as many as with_record, {len(p)}"
+            )
         if not any(x and y for x, y in zip(p, q, strict=True)):
             raise errors.PrivcalcError("with_record and without_record: no outcome is common to both, every δ is 1")
         self._set(relation, p=p, q=q)
@@ -201,7 +207,8 @@ class DiscreteMechanism(CustomMechanism):
         (forward, sharp), (backward, sharp_too) = _leaky(self.p, self.q), _leaky(self.q, self.p)
         if sharp and sharp_too:
             return _either(Pairs(forward, backward), self.relation)
-        # A leak in one order only: what dominates is exact for one use; what surely occurs is the pair without the leak.
+        # A leak in one order only: what dominates is exact for one use;
+        # what surely occurs is the pair without the leak.
         found = Pairs(forward, backward, _merged(self.p, self.q), attained_alone=True, bound="leak set apart")
         return _either(found, self.relation)
 
@@ -251,7 +258,12 @@ def _either(found: Pairs, relation: Relation) -> Pairs:
 def _law(name: str, values: ArrayLike) -> tuple[float, ...]:
     """Probabilities, with sum 1."""
     array = errors.floats(name, values, "probabilities")
-    if array.ndim != 1 or not array.size or not np.all((array >= 0) & (array <= 1)) or np.any((array > 0) & (array < 1e-290)):
+    if (
+        array.ndim != 1
+        or not array.size
+        or not np.all((array >= 0) & (array <= 1))
+        or np.any((array > 0) & (array < 1e-290))
+    ):
         raise errors.PrivcalcError(f"{name} = {values!r}: must be a list of probabilities, each 0 or at least 1e-290")
     total = math.fsum(array)
     if abs(total - 1) > 1e-9:
@@ -308,7 +320,9 @@ def _check(pair: ProfilePair) -> None:
     for end, function, name in ((pair.top, pair, "profile"), (pair.bottom, mirrored, "reverse")):
         # At a loss of 1e4 every δ that is not a leak has long vanished: 1e-15 is a rounding of 1.
         if end == math.inf and function._values(np.array([1e4]))[0] > 1e-15:
-            raise errors.PrivcalcError(f"{name}: must tend to 0; compose with ApproxDP(0, δ) for a failure of probability δ")
+            raise errors.PrivcalcError(
+                f"{name}: must tend to 0; compose with ApproxDP(0, δ) for a failure of probability δ"
+            )
     # In x = e^ε, and in time values w = δ − (1 − x)_+, whose slope grows but for a step of 1 at x = 1.
     x = np.concatenate([np.exp(-left[:0:-1]), np.exp(right)])
     w = np.concatenate([np.exp(-left[:0:-1]) * g[:0:-1], h])

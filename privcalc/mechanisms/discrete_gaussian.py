@@ -195,7 +195,9 @@ def _masses(sigma: float, count: int = 1) -> Masses:
     kept = np.flatnonzero(weights)
     low, high = int(kept[0]), int(kept[-1]) + 1
     weights = weights[low:high]
-    return Masses(float(y[low]), weights / weights.sum(), (3_800 if count == 1 else 4_600) * UNIT, lost_tails(0.5 * weights.size))
+    return Masses(
+        float(y[low]), weights / weights.sum(), (3_800 if count == 1 else 4_600) * UNIT, lost_tails(0.5 * weights.size)
+    )
 
 
 @functools.lru_cache(maxsize=4)
@@ -262,14 +264,15 @@ def unit_mu(sigma: float) -> float:
 class DiscreteGaussian(Additive):
     """Release integers: a sum of contributions of norm at most ``sensitivity``, plus N_Z(0, σ²) in every coordinate.
 
-    σ = noise_multiplier·sensitivity, and N_Z(0, σ²) has mass ∝ e^{−x²/(2σ²)} at every integer x. Under add-or-remove-one and
-    zero-out two outputs differ by shifts of norm at most ``sensitivity``, under replace-one of twice that.
+    σ = noise_multiplier·sensitivity, and N_Z(0, σ²) has mass ∝ e^{−x²/(2σ²)} at every integer x. Under
+    add-or-remove-one and zero-out two outputs differ by shifts of norm at most ``sensitivity``, under replace-one of
+    twice that.
 
-    Of L1 norms the largest shift in one coordinate dominates all others, and is accounted for exactly. A bound of the *L2* norm
-    is not enough for that: four coordinates that move by 1 leak more than one that moves by 2. With ``norm=2`` the upper end is
-    that of a Gaussian mechanism with a little less noise, of variance σ² − 1/12 (σ² − 0.09 where σ is below 2), for vectors of
-    any length; the lower end is that of as many coordinates that move by 1, which is exact for sensitivities below 2
-    (``proofs/discrete_gaussian.md``).
+    Of L1 norms the largest shift in one coordinate dominates all others, and is accounted for exactly. A bound of the
+    *L2* norm is not enough for that: four coordinates that move by 1 leak more than one that moves by 2. With
+    ``norm=2`` the upper end is that of a Gaussian mechanism with a little less noise, of variance σ² − 1/12 (σ² − 0.09
+    where σ is below 2), for vectors of any length; the lower end is that of as many coordinates that move by 1, which
+    is exact for sensitivities below 2 (``proofs/discrete_gaussian.md``).
 
     Args:
         noise_multiplier: σ/sensitivity, > 0; σ at most 1e5 (L2: 1e12).

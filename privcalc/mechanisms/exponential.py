@@ -25,8 +25,8 @@ __all__ = ["ExponentialMechanism"]
 class BoundedRangePair(SymmetricPair):
     """Logistic noise of scale 1 at a and at 0: dominates every pair whose loss has a range of at most a.
 
-    Each ε has its own worst such pair, with losses t and t − a, t = (a + ε)/2: one use attains the profile, several uses of one
-    pair do not attain the composed one (Dong, Durfee, Rogers 2020). Proof: ``proofs/exponential.md``.
+    Each ε has its own worst such pair, with losses t and t − a, t = (a + ε)/2: one use attains the profile, several
+    uses of one pair do not attain the composed one (Dong, Durfee, Rogers 2020). Proof: ``proofs/exponential.md``.
     """
 
     a: float
@@ -51,7 +51,8 @@ class BoundedRangePair(SymmetricPair):
     def zcdp(self) -> float:
         """The ρ = min(a²/8, a·tanh(a/2)) of every pair with this range (Cesar, Rogers 2021).
 
-        As upper ends both hold of what occurs; a lower end never comes from the dominating pair (``proofs/exponential.md``).
+        As upper ends both hold of what occurs; a lower end never comes from the dominating pair
+        (``proofs/exponential.md``).
         """
         return min(0.125 * self.a**2, self.a * math.tanh(0.5 * self.a)) * (1 + 16 * UNIT)
 
@@ -96,7 +97,9 @@ class LogisticTransform(ClosedTransform):
     def log_decay(self, c: float, u: Floats) -> Floats:
         """|sinh((y + iu)a)| ≤ cosh(ya), and 1/|y + iu| falls."""
         y = c + 0.5
-        return np.asarray(np.minimum(np.log(y / np.hypot(y, u)) - math.log(math.tanh(y * self.a)), 0.0), dtype=np.float64)
+        return np.asarray(
+            np.minimum(np.log(y / np.hypot(y, u)) - math.log(math.tanh(y * self.a)), 0.0), dtype=np.float64
+        )
 
 
 def _log_sinhc(x: Floats) -> Floats:
@@ -127,13 +130,13 @@ def _two_raised(a: float, rate: float, share: float) -> TwoPointPair:
 class ExponentialMechanism(Mechanism):
     """Release one of a public set of candidates, chosen with probability ∝ exp(ε·score/Δ).
 
-    Adding a record changes the score of every candidate by an amount between 0 and Δ: the default, ``monotone=True``, as for
-    counts; **with a score that a record may move both ways, by at most Δ, say** ``monotone=False``, which costs twice as much.
-    Under add-or-remove-one and zero-out (a nulled record adds nothing) the range of the loss is ε (2ε), under replace-one 2ε
-    (4ε): a mechanism whose loss has range a is a-DP and a²/8-zCDP (``proofs/exponential.md``).
+    Adding a record changes the score of every candidate by an amount between 0 and Δ: the default, ``monotone=True``,
+    as for counts; **with a score that a record may move both ways, by at most Δ, say** ``monotone=False``, which costs
+    twice as much. Under add-or-remove-one and zero-out (a nulled record adds nothing) the range of the loss is ε (2ε),
+    under replace-one 2ε (4ε): a mechanism whose loss has range a is a-DP and a²/8-zCDP (``proofs/exponential.md``).
 
-    The maximum of ε·score/Δ plus independent standard Gumbel noise is the same mechanism. Note the missing factor 2 of the usual
-    exp(ε·score/(2Δ)): that one is ``ExponentialMechanism(epsilon=ε/2)``.
+    The maximum of ε·score/Δ plus independent standard Gumbel noise is the same mechanism. Note the missing factor 2 of
+    the usual exp(ε·score/(2Δ)): that one is ``ExponentialMechanism(epsilon=ε/2)``.
 
     Args:
         epsilon: ε, > 0 (1e-100 to 1e100); kept as ``level``, because ``epsilon`` is a question.
@@ -177,4 +180,6 @@ class ExponentialMechanism(Mechanism):
         also = tuple((other, other.reverse) for other in others)
         zcdp = ZCDPPair(pair.a**2 / 8 * (1 + 4 * UNIT), 0.0)  # composed, a²/8-zCDP can be the smaller bound
         occurs, better = (two, two), (zcdp, zcdp)
-        return Pairs(pair, pair, occurs, attained_alone=True, alternative=better, bound="bounded range", also=also, choice=pair.a)
+        return Pairs(
+            pair, pair, occurs, attained_alone=True, alternative=better, bound="bounded range", also=also, choice=pair.a
+        )

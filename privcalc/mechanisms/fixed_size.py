@@ -25,8 +25,9 @@ __all__ = ["FixedSizeSampled"]
 class NulledSlotPair(JointConvexityPair):
     """Fixed-size sampling under zero-out: joint convexity with ``one`` under replace-one and ``two`` under zero-out.
 
-    Here ``one`` may have the larger losses: another record takes the slot where the batch leaves the record out. The profile is
-    the lesser of the parent's and q·δ_two(ε), and 0 from the largest loss on. Proof: ``proofs/fixed_size.md``, §3.
+    Here ``one`` may have the larger losses: another record takes the slot where the batch leaves the record out. The
+    profile is the lesser of the parent's and q·δ_two(ε), and 0 from the largest loss on. Proof:
+    ``proofs/fixed_size.md``, §3.
     """
 
     def profile(self, epsilon: Floats) -> ProfileValues:
@@ -53,16 +54,18 @@ class NulledSlotPair(JointConvexityPair):
 class FixedSizeSampled(Sampled):
     """Run a mechanism on a uniformly random batch of exactly ``batch_size`` records, a fresh one in each step.
 
-    Where the batch leaves a record out, another one takes its slot. So one record's presence replaces a record of the batch, and
-    the mechanism's replace-one pair rules under add-or-remove-one, too: a Gaussian needs twice the noise that Poisson sampling
-    needs. The answer is exact there, and tight for one use under replace-one; else the upper end is advanced joint convexity and
-    the lower end a pair that really occurs. Batches cut from a shuffled data set are no such samples: see :class:`ShuffledEpoch`.
+    Where the batch leaves a record out, another one takes its slot. So one record's presence replaces a record of the
+    batch, and the mechanism's replace-one pair rules under add-or-remove-one, too: a Gaussian needs twice the noise
+    that Poisson sampling needs. The answer is exact there, and tight for one use under replace-one; else the upper end
+    is advanced joint convexity and the lower end a pair that really occurs. Batches cut from a shuffled data set are no
+    such samples: see :class:`ShuffledEpoch`.
 
     Args:
         mechanism: what runs on the batch.
         batch_size: m, at least 1.
-        dataset_size: N ≥ m, the number of records, or a public lower bound of it; under add-or-remove-one that of the larger data
-            set, and then N > m, because the smaller one must fill a batch, too. For groups: no data set has fewer than N − 1.
+        dataset_size: N ≥ m, the number of records, or a public lower bound of it; under add-or-remove-one that of the
+            larger data set, and then N > m, because the smaller one must fill a batch, too. For groups: no data set has
+            fewer than N − 1.
 
     Raises:
         PrivcalcError: if m > N, or the mechanism is itself sampled or a run.
@@ -88,7 +91,9 @@ class FixedSizeSampled(Sampled):
             Option("dataset_size", int, "how many there are, or a public lower bound of it"),
         ),
     )
-    claim = Claimed("fixed size", "`batch_size` different records, drawn anew in each step", ("batch_size", "dataset_size"))
+    claim = Claimed(
+        "fixed size", "`batch_size` different records, drawn anew in each step", ("batch_size", "dataset_size")
+    )
 
     mechanism: Mechanism
     batch_size: int
@@ -98,7 +103,9 @@ class FixedSizeSampled(Sampled):
         object.__setattr__(self, "batch_size", errors.count("batch_size", self.batch_size, least=1))
         object.__setattr__(self, "dataset_size", errors.count("dataset_size", self.dataset_size, least=1))
         if self.batch_size > self.dataset_size:
-            raise errors.PrivcalcError(f"batch_size = {self.batch_size}: must be at most dataset_size = {self.dataset_size}")
+            raise errors.PrivcalcError(
+                f"batch_size = {self.batch_size}: must be at most dataset_size = {self.dataset_size}"
+            )
         check_unsampled(self.mechanism)
 
     def expected_size(self, records: int) -> float:
@@ -122,8 +129,8 @@ class FixedSizeSampled(Sampled):
         if self.batch_size == self.dataset_size:
             if relation is ADD_OR_REMOVE_ONE:
                 raise errors.PrivcalcError(
-                    f"batch_size = {self.batch_size}: must be less than dataset_size = {self.dataset_size} under {relation}, "
-                    "because the smaller data set could not fill a batch"
+                    f"batch_size = {self.batch_size}: must be less than dataset_size = {self.dataset_size} under "
+                    f"{relation}, because the smaller data set could not fill a batch"
                 )
             return self.mechanism.pairs(relation).beside(self._others)
         return self._sampled(relation).beside(self._others)

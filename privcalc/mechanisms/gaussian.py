@@ -19,8 +19,8 @@ __all__ = ["Gaussian"]
 class Gaussian(Additive):
     """Release a sum of vectors, each of norm at most C, plus N(0, (noise_multiplier·C)²) noise in every coordinate.
 
-    Under add-or-remove-one and zero-out it is exactly (1/noise_multiplier)-GDP, under replace-one (2/noise_multiplier)-GDP,
-    because two contributions of norm C can differ by 2C (``proofs/gaussian.md``).
+    Under add-or-remove-one and zero-out it is exactly (1/noise_multiplier)-GDP, under replace-one
+    (2/noise_multiplier)-GDP, because two contributions of norm C can differ by 2C (``proofs/gaussian.md``).
 
     Args:
         noise_multiplier: noise standard deviation / C, where C bounds one record's contribution; finite, > 0.

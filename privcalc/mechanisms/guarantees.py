@@ -221,7 +221,9 @@ class ZCDP(Stated):
 
     def __init__(self, rho: float, xi: float = 0.0, *, relation: Relation = ADD_OR_REMOVE_ONE) -> None:
         if isinstance(rho, Enclosure) or isinstance(xi, Enclosure):
-            raise errors.PrivcalcError(f"rho = {rho}, xi = {xi}: is an answer, of which none is a ρ or ξ; Run.zcdp() has these")
+            raise errors.PrivcalcError(
+                f"rho = {rho}, xi = {xi}: is an answer, of which none is a ρ or ξ; Run.zcdp() has these"
+            )
         self._set(relation, rho=errors.scale("rho", rho), xi=errors.epsilon("xi", xi))
 
     def _pairs(self) -> Pairs:
@@ -242,8 +244,8 @@ class ZCDP(Stated):
 class RDP(Stated):
     """Any release with D_α ≤ ε(α) at the given orders (Mironov 2017). Converted on the real axis: an upper bound.
 
-    Between orders K(α − 1) = (α − 1)D_α is bounded by its chords, because it is convex; beyond the largest order nothing is
-    known unless ∞ is among them. The lower end is that of a Gaussian release that meets the curve.
+    Between orders K(α − 1) = (α − 1)D_α is bounded by its chords, because it is convex; beyond the largest order
+    nothing is known unless ∞ is among them. The lower end is that of a Gaussian release that meets the curve.
 
     Args:
         orders: α > 1, ∞ included.
@@ -277,7 +279,9 @@ class RDP(Stated):
 
     def _pairs(self) -> Pairs:
         # An infinite bound says nothing.
-        known = [(a, e) for a, e in zip(self.orders, self.epsilons, strict=True) if e < math.inf] or [(math.inf, math.inf)]
+        known = [(a, e) for a, e in zip(self.orders, self.epsilons, strict=True) if e < math.inf] or [
+            (math.inf, math.inf)
+        ]
         pair = RenyiPair(tuple(a for a, _ in known), tuple(e for _, e in known))
         rho = min((e / a if a < math.inf else 0.0) for a, e in known)
         occurs = GaussianPair(math.sqrt(2 * rho) * (1 - 4 * UNIT))

@@ -47,7 +47,8 @@ class LaplacePair(SymmetricPair):
             value = -math.expm1(self.a + log_alpha)
         else:
             value = math.exp(-self.a) * (1 - alpha) if alpha > 0.5 else 0.25 * math.exp(-self.a - log_alpha)
-        # Exponents are sums of two rounded terms; in the first piece both e^{a}α and β's distance from it are at most β.
+        # Exponents are sums of two rounded terms; in the first piece both e^{a}α and β's distance
+        # from it are at most β.
         error = 4 * UNIT * (4 + self.a - log_alpha) * value + TINY
         return max(value - error, 0.0), min(value + error, 1.0)
 
@@ -92,8 +93,8 @@ class LaplacePair(SymmetricPair):
 class OppositeLaplacePair(SymmetricPair):
     """Laplace noise of scale 1 around 0, or with probability q < 1 around a; the same with −a: two opposite records.
 
-    For ε ≥ 0 the smaller ratio is always e^{−a}, so that δ(ε) = q·δ_a(l), w(e^l) = e^ε w(e^{−a}), w(r) = 1 − q + qr. Proof:
-    ``proofs/replace_one.md``.
+    For ε ≥ 0 the smaller ratio is always e^{−a}, so that δ(ε) = q·δ_a(l), w(e^l) = e^ε w(e^{−a}), w(r) = 1 − q + qr.
+    Proof: ``proofs/replace_one.md``.
     """
 
     a: float
@@ -115,7 +116,9 @@ class OppositeLaplacePair(SymmetricPair):
     @property
     def max_loss(self) -> float:
         """log w(e^a) − log w(e^{−a})."""
-        return sum(SampledPair(LaplacePair(self.a), self.rate, add=add).max_loss for add in (False, True)) * (1 + 2 * UNIT)
+        return sum(SampledPair(LaplacePair(self.a), self.rate, add=add).max_loss for add in (False, True)) * (
+            1 + 2 * UNIT
+        )
 
     @property
     def zcdp(self) -> float:

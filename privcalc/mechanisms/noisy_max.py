@@ -66,14 +66,15 @@ class PermuteAndFlip(Selection):
 
     The coin's probability is e^{ε(score − best)/Δ}.
 
-    It is the same mechanism as the largest score with *exponential* noise of scale Δ/ε (Ding et al. 2021), and never chooses
-    worse in expectation than ``ExponentialMechanism`` at the same ε in pure DP (McKenna, Sheldon 2020). But its loss has no range
-    of ε: **at δ > 0, and in zCDP, it costs more**, up to four times the ρ. One use is exactly as private as ``Laplace`` noise at
-    the same ε: the worst case is two candidates (``proofs/noisy_max.md``).
+    It is the same mechanism as the largest score with *exponential* noise of scale Δ/ε (Ding et al. 2021), and never
+    chooses worse in expectation than ``ExponentialMechanism`` at the same ε in pure DP (McKenna, Sheldon 2020). But its
+    loss has no range of ε: **at δ > 0, and in zCDP, it costs more**, up to four times the ρ. One use is exactly as
+    private as ``Laplace`` noise at the same ε: the worst case is two candidates (``proofs/noisy_max.md``).
 
-    Under add-or-remove-one and zero-out (a nulled record adds nothing) it is ε-DP for scores that a record can only raise (or
-    only lower), by at most Δ: the default, ``monotone=True``; 2ε-DP for ``monotone=False``; twice that under replace-one. Note
-    the missing factor 2 of the usual e^{ε(score − best)/(2Δ)}: that one is ``PermuteAndFlip(epsilon=ε/2)``.
+    Under add-or-remove-one and zero-out (a nulled record adds nothing) it is ε-DP for scores that a record can only
+    raise (or only lower), by at most Δ: the default, ``monotone=True``; 2ε-DP for ``monotone=False``; twice that under
+    replace-one. Note the missing factor 2 of the usual e^{ε(score − best)/(2Δ)}: that one is
+    ``PermuteAndFlip(epsilon=ε/2)``.
 
     Args:
         epsilon: ε, > 0 (1e-100 to 1e100); kept as ``level``, because ``epsilon`` is a question.
@@ -121,8 +122,8 @@ class NoisyMax(Selection):
 
     * ``"exponential"`` is ``PermuteAndFlip(ε)``: exact for one use, which costs as much as ``Laplace`` noise;
     * ``"gumbel"`` is ``ExponentialMechanism(ε)``: of bounded range, which is less at δ > 0;
-    * ``"laplace"``: in pure DP as much as the other two, and a loss that has no range of ε either. Laplace's profile is the upper
-      end; the lower one is Gumbel's, which many candidates approach.
+    * ``"laplace"``: in pure DP as much as the other two, and a loss that has no range of ε either. Laplace's profile is
+      the upper end; the lower one is Gumbel's, which many candidates approach.
 
     Only the winner is released, neither its noisy score nor the runner-up. ``monotone`` and relations are as in
     :class:`PermuteAndFlip`. (Source: Dwork, Roth 2014, §3.3; ``proofs/noisy_max.md`` has the costs.)

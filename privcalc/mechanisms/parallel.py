@@ -32,12 +32,15 @@ class MaxPair(Pair):
 
     def profile(self, epsilon: Floats) -> ProfileValues:
         """The largest δ, and that pair's slope, which is a subgradient of the maximum."""
-        delta, tail, error = (np.stack(part) for part in zip(*(pair.profile(epsilon) for pair in self.pairs), strict=True))
+        delta, tail, error = (
+            np.stack(part) for part in zip(*(pair.profile(epsilon) for pair in self.pairs), strict=True)
+        )
         at = np.argmax(delta, axis=0)[None]
         most = np.take_along_axis(delta, at, 0)[0]
         # The maximum lies between the largest lower and the largest upper bound.
         blur = (
-            np.maximum((delta + error).max(axis=0) - most, most - (delta - error).max(axis=0)) * (1 + 4 * UNIT) + 4 * UNIT * most
+            np.maximum((delta + error).max(axis=0) - most, most - (delta - error).max(axis=0)) * (1 + 4 * UNIT)
+            + 4 * UNIT * most
         )
         return ProfileValues(most, np.take_along_axis(tail, at, 0)[0], blur + TINY)
 
@@ -93,17 +96,17 @@ class Parallel(Mechanism):
 
     A public rule tells from a record alone which part it belongs to.
 
-    *Nobody may be in two parts*: months of the same customers are no parts, and cost their sum (``a + b``). That parts are
-    disjoint is your word, ``Assumptions(parts="disjoint")``, without which nothing is certified; ``epsilon`` and the other
-    questions take it for granted.
+    *Nobody may be in two parts*: months of the same customers are no parts, and cost their sum (``a + b``). That parts
+    are disjoint is your word, ``Assumptions(parts="disjoint")``, without which nothing is certified; ``epsilon`` and
+    the other questions take it for granted.
 
-    Under add-or-remove-one and zero-out (a nulled record stays in its part) a record touches one release, so that the guarantee
-    is the worst of the parts', not their sum. When it is repeated, the rule may change from use to use. One use is exact, and so
-    are many if all parts are Gaussian or alike; else the upper end composes the pointwise maximum of the parts' profiles, and the
-    lower end is the part with the largest Rényi divergence of order 2.
+    Under add-or-remove-one and zero-out (a nulled record stays in its part) a record touches one release, so that the
+    guarantee is the worst of the parts', not their sum. When it is repeated, the rule may change from use to use. One
+    use is exact, and so are many if all parts are Gaussian or alike; else the upper end composes the pointwise maximum
+    of the parts' profiles, and the lower end is the part with the largest Rényi divergence of order 2.
 
-    Refused under replace-one: the new record may belong to another part than the old one, so that two releases change. Compose
-    those two.
+    Refused under replace-one: the new record may belong to another part than the old one, so that two releases change.
+    Compose those two.
 
     Args:
         parts: one mechanism per part.
@@ -151,8 +154,8 @@ class Parallel(Mechanism):
         """The worst part (``proofs/parallel.md``, §1)."""
         if relation is REPLACE_ONE:
             raise errors.PrivcalcError(
-                f"relation = {relation}: Parallel has no guarantee under it, because the new record may belong to another part; "
-                "compose the two parts' mechanisms instead (a + b)"
+                f"relation = {relation}: Parallel has no guarantee under it, because the new record may belong to "
+                "another part; compose the two parts' mechanisms instead (a + b)"
             )
         every = [part.pairs(relation) for part in self.parts]
         parts = _worst(every)
@@ -160,7 +163,9 @@ class Parallel(Mechanism):
             return replace(parts[0], others=_others(parts[0], every))
         heaviest = max(parts, key=lambda part: max(_weight(pair) for pair in part.lower()))
         forward, backward = (most([part.upper()[i] for part in parts]) for i in (0, 1))
-        alone = all(part.attained is None or part.attained_alone for part in parts) and not isinstance(forward, LeakPair)
+        alone = all(part.attained is None or part.attained_alone for part in parts) and not isinstance(
+            forward, LeakPair
+        )
         return Pairs(forward, backward, heaviest.lower(), alone, bound="worst part", others=_others(heaviest, every))
 
 

@@ -24,10 +24,10 @@ __all__ = ["PoissonSampled"]
 class PoissonSampled(Sampled):
     """Run a mechanism on a Poisson sample: independent coins of probability ``rate``, one per record and step.
 
-    Shuffled or fixed-size batches are not Poisson samples, and this accounting does not hold for them. Under add-or-remove-one
-    and zero-out the two dominating pairs occur themselves, so that answers are exact. Under replace-one the worst case is two
-    opposite records: exact for the Gaussian, Laplace and discrete Gaussian mechanisms and for stated guarantees; for other
-    mechanisms that is the upper end, and the lower end a pair that really occurs.
+    Shuffled or fixed-size batches are not Poisson samples, and this accounting does not hold for them. Under
+    add-or-remove-one and zero-out the two dominating pairs occur themselves, so that answers are exact. Under
+    replace-one the worst case is two opposite records: exact for the Gaussian, Laplace and discrete Gaussian mechanisms
+    and for stated guarantees; for other mechanisms that is the upper end, and the lower end a pair that really occurs.
 
     Args:
         mechanism: what runs on the sample.
@@ -88,8 +88,9 @@ class PoissonSampled(Sampled):
             )
         if relation is ZERO_OUT and not self.mechanism.nulled_is_absent:
             raise errors.PrivcalcError(
-                f"mechanism = {self.mechanism}: cannot be sampled under {relation}, because its guarantee compares a record "
-                "with a nulled one, not with an absent one; ask under privcalc.ADD_OR_REMOVE_ONE (proofs/poisson.md)"
+                f"mechanism = {self.mechanism}: cannot be sampled under {relation}, because its guarantee compares a "
+                "record with a nulled one, not with an absent one; "
+                "ask under privcalc.ADD_OR_REMOVE_ONE (proofs/poisson.md)"
             )
         if relation is not REPLACE_ONE:
             attained = None if whole.attained is None else sampled(whole.attained[0], self.rate)

@@ -19,10 +19,11 @@ class RandomizedResponse(Mechanism):
 
     The others are equally likely.
 
-    All reports are released, so how many there are is public. Under every relation the record's report is still sent: under
-    replace-one it reports the other record's category, under add-or-remove-one and zero-out an absent or nulled record
-    reports some fixed public category, randomised like any other. (If absent records sent nothing, presence would be visible
-    and no finite ε would hold.) Exactly ε-DP in all three cases, by the same pair (``proofs/randomized_response.md``).
+    All reports are released, so how many there are is public. Under every relation the record's report is still sent:
+    under replace-one it reports the other record's category, under add-or-remove-one and zero-out an absent or nulled
+    record reports some fixed public category, randomised like any other. (If absent records sent nothing, presence
+    would be visible and no finite ε would hold.) Exactly ε-DP in all three cases, by the same pair
+    (``proofs/randomized_response.md``).
 
     Args:
         epsilon: ε of one report; > 0 (1e-100 to 1e100); kept as ``level``, because ``epsilon`` is a question.

@@ -27,9 +27,10 @@ class WithReplacementSampled(Sampled):
 
     Each draw is uniform over all records.
 
-    A record counts as often as it was drawn. In the other data set each draw of it is one of another record, so that one draw
-    moves the sum by two records, as with :class:`FixedSizeSampled`, and several by more. Exact under add-or-remove-one; else the
-    upper end is advanced joint convexity and the lower end a pair that really occurs. Worse than without replacement:
+    A record counts as often as it was drawn. In the other data set each draw of it is one of another record, so that
+    one draw moves the sum by two records, as with :class:`FixedSizeSampled`, and several by more. Exact under
+    add-or-remove-one; else the upper end is advanced joint convexity and the lower end a pair that really occurs. Worse
+    than without replacement:
 
         >>> import privcalc as pc
         >>> step = WithReplacementSampled(pc.Gaussian(noise_multiplier=2.0), batch_size=100, dataset_size=10_000)
@@ -41,8 +42,9 @@ class WithReplacementSampled(Sampled):
     Args:
         mechanism: what runs on the batch: ``Gaussian`` or ``GDP``, its sensitivity that of one record drawn once.
         batch_size: B, the number of draws; at least 1, also more than N.
-        dataset_size: N, the number of records, or a public lower bound of it; under add-or-remove-one that of the larger data
-            set, and then N > 1, because the smaller one must fill a batch, too. For groups: no data set has fewer than N − 1.
+        dataset_size: N, the number of records, or a public lower bound of it; under add-or-remove-one that of the
+            larger data set, and then N > 1, because the smaller one must fill a batch, too. For groups: no data set has
+            fewer than N − 1.
 
     Raises:
         PrivcalcError: if an argument is out of range, or the mechanism is sampled itself or not Gaussian.
@@ -104,7 +106,8 @@ class WithReplacementSampled(Sampled):
         if self.dataset_size == 1:
             if relation is ADD_OR_REMOVE_ONE:
                 raise errors.PrivcalcError(
-                    f"dataset_size = 1: must be at least 2 under {relation}, because nothing can be drawn from no records"
+                    f"dataset_size = 1: must be at least 2 under {relation}, "
+                    "because nothing can be drawn from no records"
                 )
             whole = GaussianPair(draws * apart)
             return Pairs(whole, whole)
@@ -124,5 +127,7 @@ class WithReplacementSampled(Sampled):
         PoissonSampled(self.mechanism, 0.5).pairs(relation)  # raises where there is no guarantee
         one = self.mechanism.pairs(ADD_OR_REMOVE_ONE)
         if one.attained is not None or one.forward.gdp is None:
-            raise errors.PrivcalcError(f"mechanism = {self.mechanism}: must be Gaussian or GDP in WithReplacementSampled")
+            raise errors.PrivcalcError(
+                f"mechanism = {self.mechanism}: must be Gaussian or GDP in WithReplacementSampled"
+            )
         return one.forward.gdp

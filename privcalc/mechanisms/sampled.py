@@ -15,7 +15,18 @@ from privcalc.noise.source import Noise
 from privcalc.relation import Relation
 from privcalc.run import Mechanism
 
-__all__ = ["RATE", "Batched", "Claimed", "Command", "Indices", "Option", "Sampled", "Sampler", "check_unsampled", "released"]
+__all__ = [
+    "RATE",
+    "Batched",
+    "Claimed",
+    "Command",
+    "Indices",
+    "Option",
+    "Sampled",
+    "Sampler",
+    "check_unsampled",
+    "released",
+]
 
 Indices = NDArray[np.int64]
 
@@ -45,7 +56,9 @@ class Option(NamedTuple):
     @property
     def help(self) -> str:
         """The help text of the option, with its default."""
-        told = "" if self.default is REQUIRED else f" (default {'all' if self.default is None else f'{self.default:g}'})"
+        told = (
+            "" if self.default is REQUIRED else f" (default {'all' if self.default is None else f'{self.default:g}'})"
+        )
         return f"{self.says}{told}"
 
 
@@ -76,7 +89,8 @@ class Claimed(NamedTuple):
     Attributes:
         name: what claims call it.
         says: what it is, for people.
-        takes: the parameters of the claim, in the order in which the class takes them; ``steps`` are those of one epoch.
+        takes: the parameters of the claim, in the order in which the class takes them; ``steps`` are those of one
+            epoch.
         counted: the parameter that says how often it ran.
         below: whether what is proved from below is of this sampler.
     """
@@ -159,8 +173,8 @@ def check_unsampled(mechanism: object) -> None:
         raise errors.PrivcalcError(f"mechanism = {mechanism!r}: must be a mechanism that is not itself sampled")
     if mechanism.places:
         raise errors.PrivcalcError(
-            f"mechanism = {mechanism!r}: is a whole run, which says itself who takes part in which step; a sampler around it "
-            "would draw once for all steps. Give it the participation CyclicPoisson or BallsInBins"
+            f"mechanism = {mechanism!r}: is a whole run, which says itself who takes part in which step; a sampler "
+            "around it would draw once for all steps. Give it the participation CyclicPoisson or BallsInBins"
         )
 
 

@@ -19,9 +19,9 @@ class ShuffledEpoch(Batched):
 
     Repeat it for more epochs.
 
-    This is what most training loops do. Each record takes part in exactly one release per epoch, and that is all that is used:
-    shuffling is given no credit, however many batches there are. It is exact for an epoch of a single batch, and where it is
-    known which batch a record is in. Poisson sampling of the same size buys much more:
+    This is what most training loops do. Each record takes part in exactly one release per epoch, and that is all that
+    is used: shuffling is given no credit, however many batches there are. It is exact for an epoch of a single batch,
+    and where it is known which batch a record is in. Poisson sampling of the same size buys much more:
 
         >>> import privcalc as pc
         >>> noise = pc.Gaussian(noise_multiplier=1.0)  # 10 epochs of 100 batches
@@ -45,9 +45,13 @@ class ShuffledEpoch(Batched):
     draws = None
     scheme = "shuffled"
     command = Command(
-        "shuffled", "each record in one batch of an epoch, which a shuffled data set was cut into", counted=("epoch", "")
+        "shuffled",
+        "each record in one batch of an epoch, which a shuffled data set was cut into",
+        counted=("epoch", ""),
     )
-    claim = Claimed("shuffled", "each epoch cut into batches; nothing is known from below", counted="epochs", below=False)
+    claim = Claimed(
+        "shuffled", "each epoch cut into batches; nothing is known from below", counted="epochs", below=False
+    )
 
     mechanism: Mechanism
 

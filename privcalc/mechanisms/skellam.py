@@ -18,9 +18,10 @@ _LARGE = 1e5
 def skellam(variance: float, *, norm: float, relation: Relation = ADD_OR_REMOVE_ONE) -> GDP:
     """Return the guarantee of a sum of integer vectors, each of L2 norm at most ``norm``, plus Skellam noise.
 
-    The noise of every coordinate is the difference of two Poisson numbers of mean variance/2, drawn exactly. It is μ-GDP for any
-    number of coordinates, as good as a Gaussian of this variance less 0.6 or so (``proofs/discrete_gaussian.md``, §8). Of bounded
-    L1 norms one coordinate dominates, and a ``CustomMechanism`` with its table of masses is exact.
+    The noise of every coordinate is the difference of two Poisson numbers of mean variance/2, drawn exactly. It is
+    μ-GDP for any number of coordinates, as good as a Gaussian of this variance less 0.6 or so
+    (``proofs/discrete_gaussian.md``, §8). Of bounded L1 norms one coordinate dominates, and a ``CustomMechanism`` with
+    its table of masses is exact.
 
     Args:
         variance: of one coordinate's noise, from 1e-3 to 1e15.

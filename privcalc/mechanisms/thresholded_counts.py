@@ -85,16 +85,16 @@ class LaplaceSumPair(SymmetricPair):
 class ThresholdedCounts(Mechanism):
     """Count each key's persons, add noise to counts > 0, and release keys and noisy counts ≥ a threshold.
 
-    A stability-based histogram (Korolova et al. 2009; Bun, Nissim, Stemmer 2016), or partition selection, where keys are not
-    known in advance. A person has at most ``keys`` different keys and counts once for each; of one with more, the person's own
-    first ones, or a random choice, count.
+    A stability-based histogram (Korolova et al. 2009; Bun, Nissim, Stemmer 2016), or partition selection, where keys
+    are not known in advance. A person has at most ``keys`` different keys and counts once for each; of one with more,
+    the person's own first ones, or a random choice, count.
 
-    A key that only one person has is released with the probability p that its noise lifts it from 1 to the threshold, and then
-    it tells that this person is there. So under add-or-remove-one (and zero-out) δ(ε) is the largest, over the number j ≤ keys of
-    keys that nobody else has, of c + (1 − c)·δ'(ε + jλ), c = 1 − (1 − p)^j, λ = −log(1 − p), δ' the profile of noise on the other
-    keys − j counts: **a maximum, not the usual sum of δ' and c**. One use is exact; several compose leaks apart from the rest.
-    Under replace-one the new person's keys come and the old one's go; beyond 7 keys (63 under the other relations) the usual sum
-    bounds it. Proof: ``proofs/thresholded_counts.md``.
+    A key that only one person has is released with the probability p that its noise lifts it from 1 to the threshold,
+    and then it tells that this person is there. So under add-or-remove-one (and zero-out) δ(ε) is the largest, over the
+    number j ≤ keys of keys that nobody else has, of c + (1 − c)·δ'(ε + jλ), c = 1 − (1 − p)^j, λ = −log(1 − p), δ' the
+    profile of noise on the other keys − j counts: **a maximum, not the usual sum of δ' and c**. One use is exact;
+    several compose leaks apart from the rest. Under replace-one the new person's keys come and the old one's go; beyond
+    7 keys (63 under the other relations) the usual sum bounds it. Proof: ``proofs/thresholded_counts.md``.
 
     Args:
         noise: "laplace" or "gaussian", independent for each key.
@@ -163,7 +163,9 @@ class ThresholdedCounts(Mechanism):
         if (self.keys + 1) ** twice > _MOST_PARTS:
             return Pairs(both, both, (whole, whole), bound="new keys", also=also)
         went = self.keys * none if relation is REPLACE_ONE else 0.0
-        worst = LeakPair(NewKeysPair(tuple(self._parts(none, relation)), leaked, whole, went), _up(leaked), low, _up(leaked))
+        worst = LeakPair(
+            NewKeysPair(tuple(self._parts(none, relation)), leaked, whole, went), _up(leaked), low, _up(leaked)
+        )
         apart = both, both
         return Pairs(worst, worst, (whole, whole), attained_alone=True, alternative=apart, bound="new keys", also=also)
 

@@ -24,16 +24,17 @@ class TopK(Mechanism):
 
     u_min is the lowest utility of the set.
 
-    Every record adds between 0 and Δ to each utility, hence to u_min: it is ``ExponentialMechanism(ε/2)`` over sets, with a
-    loss of range ε/2 under add-or-remove-one and zero-out, ε under replace-one. (The paper claims ε for add-or-remove: twice the
-    cost.)
+    Every record adds between 0 and Δ to each utility, hence to u_min: it is ``ExponentialMechanism(ε/2)`` over sets,
+    with a loss of range ε/2 under add-or-remove-one and zero-out, ε under replace-one. (The paper claims ε for
+    add-or-remove: twice the cost.)
 
-    To draw it: choose the rank y of the worst element with log-weight ε·u_(y)/(2Δ) + ``log_multiplicity(y, k)``, then the other
-    k − 1 uniformly from the ranks strictly above, in one total order (utility, then public index). The C(y, k) printed in the
-    paper weighs sets by y/k, which is private, and breaks the guarantee (``proofs/exponential.md``).
+    To draw it: choose the rank y of the worst element with log-weight ε·u_(y)/(2Δ) + ``log_multiplicity(y, k)``, then
+    the other k − 1 uniformly from the ranks strictly above, in one total order (utility, then public index). The C(y,
+    k) printed in the paper weighs sets by y/k, which is private, and breaks the guarantee (``proofs/exponential.md``).
 
     Args:
-        epsilon: the ε of exp(ε·u_min/(2Δ)), > 0 (1e-100 to 1e100); kept as ``level``, because ``epsilon`` is a question.
+        epsilon: the ε of exp(ε·u_min/(2Δ)), > 0 (1e-100 to 1e100); kept as ``level``, because ``epsilon`` is a
+            question.
         k: size of the set, at least 1.
 
     Raises:

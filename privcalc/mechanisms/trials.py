@@ -178,7 +178,8 @@ def law(distribution: Distribution, mean: float) -> Law:
     top = 2 * math.log(mean) if eta >= 0 else _LEAST  # (e^t − 1)/t ≥ e^{t/2}
     if excess(top) < 0:
         raise errors.PrivcalcError(
-            f"mean = {mean!r}: a truncated negative binomial law of η = {eta!r} has it only with γ < 1e-30; take a larger η"
+            f"mean = {mean!r}: a truncated negative binomial law of η = {eta!r} has it only with γ < 1e-30; "
+            "take a larger η"
         )
     from scipy.optimize import brentq  # slow to import
 
@@ -197,13 +198,17 @@ def checked(distribution: Any, mean: Any) -> tuple[Distribution, float]:
         errors.one_of("distribution", distribution, *_SHAPES)
         name: Distribution = distribution
     else:
-        allowed = f"a name ({', '.join(_SHAPES)}), a number > -1 (up to 1000, inf, and 0 or 1e-100 from it), or probabilities"
+        allowed = (
+            f"a name ({', '.join(_SHAPES)}), a number > -1 (up to 1000, inf, and 0 or 1e-100 from it), or probabilities"
+        )
         eta = errors.real("distribution", distribution, allowed, low=-1.0, high=math.inf, open_low=True)
         if _MOST < eta < math.inf or 0 < abs(eta) < 1e-100:
             raise errors.PrivcalcError(f"distribution = {distribution!r}: must be {allowed}")
         name = next((known for known, shape in _SHAPES.items() if shape == eta), eta)
     if mean is None:
-        raise errors.PrivcalcError(f"mean = None: must be given, unless distribution is a list of probabilities, not {name!r}")
+        raise errors.PrivcalcError(
+            f"mean = None: must be given, unless distribution is a list of probabilities, not {name!r}"
+        )
     if name == "poisson":
         number = errors.real("mean", mean, "a number > 0 (1e-9 to 1e9)", low=1e-9, high=1e9)
     else:

@@ -35,17 +35,18 @@ class TruncatedPoissonSampled(Sampled):
 
     The part is uniformly random.
 
-    In each step every record is drawn by a coin of its own; where more than B come up, B of them are chosen uniformly and the
-    others dropped. Smaller batches may be filled up to B with null records, which add nothing. Where a record that came up takes
-    the place of another, one's presence is seen twice; that this may happen is what cutting costs, and it is little where B is a
-    few standard deviations above the mean. The lower end is plain Poisson sampling, which occurs: few records are never cut.
+    In each step every record is drawn by a coin of its own; where more than B come up, B of them are chosen uniformly
+    and the others dropped. Smaller batches may be filled up to B with null records, which add nothing. Where a record
+    that came up takes the place of another, one's presence is seen twice; that this may happen is what cutting costs,
+    and it is little where B is a few standard deviations above the mean. The lower end is plain Poisson sampling, which
+    occurs: few records are never cut.
 
     Args:
         mechanism: what runs on the batch: ``Gaussian``, ``Laplace``, ``DiscreteGaussian`` or ``GDP``.
         rate: probability q in (0, 1] of each coin.
         batch_size: B, the largest batch; at least 1.
-        dataset_size: N ≥ B, the number of records, or a public upper bound of it; under add-or-remove-one that of the larger
-            data set.
+        dataset_size: N ≥ B, the number of records, or a public upper bound of it; under add-or-remove-one that of the
+            larger data set.
 
     Raises:
         PrivcalcError: if an argument is out of range, B > N, or the mechanism is sampled itself or none of these.
@@ -66,7 +67,8 @@ class TruncatedPoissonSampled(Sampled):
     scheme = "poisson, cut"
     command = Command(
         "truncated",
-        "Poisson samples with probability {sample_rate:.9g}, of which {batch_size} at most are kept, of at most {dataset_size}",
+        "Poisson samples with probability {sample_rate:.9g}, of which {batch_size} at most are kept, "
+        "of at most {dataset_size}",
         (
             RATE,
             Option("batch_size", int, "how many records are in a batch at most"),
@@ -89,11 +91,15 @@ class TruncatedPoissonSampled(Sampled):
         object.__setattr__(self, "batch_size", errors.count("batch_size", self.batch_size, least=1))
         object.__setattr__(self, "dataset_size", errors.count("dataset_size", self.dataset_size, least=1))
         if self.batch_size > self.dataset_size:
-            raise errors.PrivcalcError(f"batch_size = {self.batch_size}: must be at most dataset_size = {self.dataset_size}")
+            raise errors.PrivcalcError(
+                f"batch_size = {self.batch_size}: must be at most dataset_size = {self.dataset_size}"
+            )
         check_unsampled(self.mechanism)
         if not isinstance(self.mechanism, _SUMS):
             names = ", ".join(kind.__name__ for kind in _SUMS)
-            raise errors.PrivcalcError(f"mechanism = {self.mechanism}: must be one of {names} in TruncatedPoissonSampled")
+            raise errors.PrivcalcError(
+                f"mechanism = {self.mechanism}: must be one of {names} in TruncatedPoissonSampled"
+            )
 
     def expected_size(self, records: int) -> float:
         """q·records, hardly less where B is above it by some standard deviations; at most B."""
@@ -106,7 +112,9 @@ class TruncatedPoissonSampled(Sampled):
     def sampler(self, records: int, relation: Relation, persons: Indices | None = None) -> Sampler:
         """A coin for each of at most ``dataset_size`` records; a uniform subset of heads, if they are too many."""
         if records > self.dataset_size:
-            raise errors.PrivcalcError(f"records: must be at most dataset_size = {self.dataset_size}, which bounds their number")
+            raise errors.PrivcalcError(
+                f"records: must be at most dataset_size = {self.dataset_size}, which bounds their number"
+            )
 
         def draw(noise: Noise) -> list[Indices]:
             found = np.flatnonzero(noise.coins(records, self.rate))
@@ -135,7 +143,9 @@ class TruncatedPoissonSampled(Sampled):
                 weight, rare = eta, sampled(rare[0], self.rate)
         first, second = (MixedPair(*both, weight) for both in zip(poisson.upper(), rare, strict=True))
         apart = LeakPair(poisson.forward, leak, 0.0, leak), LeakPair(poisson.backward, leak, 0.0, leak)
-        return Pairs(first, second, poisson.lower(), alternative=apart, bound="cut batches", also=poisson.also, others=few)
+        return Pairs(
+            first, second, poisson.lower(), alternative=apart, bound="cut batches", also=poisson.also, others=few
+        )
 
     def _replaced(self) -> Pair:
         """Return the pair of one record in the place of another."""

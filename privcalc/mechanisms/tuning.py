@@ -46,28 +46,31 @@ _TESTS = ((1e-5, True), (0.02, True), (0.1, True), (0.3, True), (1e-3, True), (0
 class RandomTrials(Mechanism):
     """Repeat a run K times, K drawn at random, and release the best output and nothing else.
 
-    What must hold (``proofs/tuning.md``): K is drawn from the distribution below (``draw()`` does it), independently of the data,
-    and every one of the K trials is made. The trials are independent and alike: each is ``run`` with hyperparameters that it
-    draws from one distribution fixed in advance, and ``run`` must bound all of them; so draw from the grid, do not go through it.
-    "Best" is by a score that is a function of the trial's own private output and of public data; a score on private data has to
-    be part of ``run``. Neither K nor the other outputs or scores are released, not even in logs or by how long it took.
+    What must hold (``proofs/tuning.md``): K is drawn from the distribution below (``draw()`` does it), independently of
+    the data, and every one of the K trials is made. The trials are independent and alike: each is ``run`` with
+    hyperparameters that it draws from one distribution fixed in advance, and ``run`` must bound all of them; so draw
+    from the grid, do not go through it. "Best" is by a score that is a function of the trial's own private output and
+    of public data; a score on private data has to be part of ``run``. Neither K nor the other outputs or scores are
+    released, not even in logs or by how long it took.
 
     With K from a Poisson distribution there may be no trial (probability e^{−mean}): then a fixed output is released.
 
-    Upper ends come from the whole profile of one trial, or from its Rényi divergences (on a fixed grid of 80 orders from 1.01 to
-    10001 and ∞) where these are less; lower ends from scores that single out an event. It cannot be Poisson-sampled.
+    Upper ends come from the whole profile of one trial, or from its Rényi divergences (on a fixed grid of 80 orders
+    from 1.01 to 10001 and ∞) where these are less; lower ends from scores that single out an event. It cannot be
+    Poisson-sampled.
 
-    Source: ``proofs/tuning.md``; Papernot, Steinke 2022, Theorem 2 (sharpened by the run's trade-off curve) and Theorem 6 (with a
-    term for K = 0), Lemma 7 for other laws. Profiles in place of divergences: Koskela, Redberg, Wang 2024, whose bound has the
-    price of the worst event at every output; here each has its own.
+    Source: ``proofs/tuning.md``; Papernot, Steinke 2022, Theorem 2 (sharpened by the run's trade-off curve) and Theorem
+    6 (with a term for K = 0), Lemma 7 for other laws. Profiles in place of divergences: Koskela, Redberg, Wang 2024,
+    whose bound has the price of the worst event at every output; here each has its own.
 
     Args:
         run: one trial, a mechanism or a run; kept as ``base``, because every mechanism has a ``run``.
-        mean: E[K], at least 1 (up to 1e9), for "poisson" any number > 0 (1e-9 to 1e9); chosen without looking at the data.
-            Left out where ``distribution`` is a list.
-        distribution: "poisson", "geometric", "logarithmic"; or η > −1, of the truncated negative binomial law P(K = k) ∝
-            (1 − γ)^k·Γ(k + η)/k!, K ≥ 1, of which η = 1 is geometric and η = 0 logarithmic: the smaller η, the more mass far from
-            the mean; or probabilities P(K = 0), P(K = 1), …, at most 1,001, of sum 1 (to 1e-9; the law is what they are over it).
+        mean: E[K], at least 1 (up to 1e9), for "poisson" any number > 0 (1e-9 to 1e9); chosen without looking at the
+            data. Left out where ``distribution`` is a list.
+        distribution: "poisson", "geometric", "logarithmic"; or η > −1, of the truncated negative binomial law P(K = k)
+            ∝ (1 − γ)^k·Γ(k + η)/k!, K ≥ 1, of which η = 1 is geometric and η = 0 logarithmic: the smaller η, the more
+            mass far from the mean; or probabilities P(K = 0), P(K = 1), …, at most 1,001, of sum 1 (to 1e-9; the law is
+            what they are over it).
 
     Raises:
         PrivcalcError: if an argument is out of range.
@@ -107,7 +110,9 @@ class RandomTrials(Mechanism):
     mean: float
     distribution: Distribution
 
-    def __init__(self, run: Mechanism | Run, *, mean: float | None = None, distribution: str | float | Sequence[float]) -> None:
+    def __init__(
+        self, run: Mechanism | Run, *, mean: float | None = None, distribution: str | float | Sequence[float]
+    ) -> None:
         if not isinstance(run, Questions):
             raise errors.PrivcalcError(f"run = {run!r}: must be a mechanism or a run")
         known, number = checked(distribution, mean)
@@ -148,21 +153,21 @@ class RandomTrials(Mechanism):
         """The number of trials to make. Draw it once; a number that was looked at and drawn again is not random.
 
         Args:
-            rng: None draws exactly, from the system's bits, and warns when it is asked again. A generator is for simulations,
-                and is warned of: it draws nearly so, and whoever knows its seed knows the number.
+            rng: None draws exactly, from the system's bits, and warns when it is asked again. A generator is for
+                simulations, and is warned of: it draws nearly so, and whoever knows its seed knows the number.
         """
         if isinstance(rng, np.random.Generator):
             errors.warn(
-                "draw: this number of trials is a generator's, for simulations: whoever knows its seed can draw it again, and no "
-                "ε holds of a search that makes so many trials. Leave rng out for one that is charged"
+                "draw: this number of trials is a generator's, for simulations: whoever knows its seed can draw it "
+                "again, and no ε holds of a search that makes so many trials. Leave rng out for one that is charged"
             )
             return self.law.simulate(rng)
         if rng is None:
             if vars(self).get("_drawn"):
                 errors.warn(
-                    "draw: this number of trials was drawn before: whoever takes the larger, or the smaller, of several numbers "
-                    "has another distribution than is charged, and ε does not hold. Draw once for each search that is charged, "
-                    "of a RandomTrials of its own (simulations: give a generator)"
+                    "draw: this number of trials was drawn before: whoever takes the larger, or the smaller, of "
+                    "several numbers has another distribution than is charged, and ε does not hold. Draw once for each "
+                    "search that is charged, of a RandomTrials of its own (simulations: give a generator)"
                 )
             object.__setattr__(self, "_drawn", True)
         return self.law.draw(Noise() if rng is None else rng)
@@ -257,8 +262,8 @@ def _tests(trials: RandomTrials, direction: Direction) -> list[TwoPointPair]:
 def _negative_binomial(run: Run, base: Floats, law: NegativeBinomial, relation: Relation) -> Floats:
     """D_λ ≤ ε(λ) + (1 + η)·log s + log E[K]/(λ − 1), with s a bound of P'(E)/P(E) over all events E with P(E) ≥ γ.
 
-    Papernot, Steinke 2022, Theorem 2, take log s = min over λ̂ ≥ 1 of (1 − 1/λ̂)ε(λ̂) + log(1/γ)/λ̂; the trade-off curve gives
-    s = (1 − β(γ))/γ, which is the least possible.
+    Papernot, Steinke 2022, Theorem 2, take log s = min over λ̂ ≥ 1 of (1 − 1/λ̂)ε(λ̂) + log(1/γ)/λ̂; the trade-off
+    curve gives s = (1 − β(γ))/γ, which is the least possible.
     """
     gamma = law.gamma
     if gamma == 1:

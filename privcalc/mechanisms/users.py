@@ -27,15 +27,16 @@ class UserSampled(Sampled):
 
     They differ in all records of that person.
 
-    Each record takes part in a step with probability ``rate``, by a coin of its own; a person has at most ``records`` of them.
-    With ``counted``, at most so many of a person's sampled records are summed, chosen by a rule that looks at nothing but these.
-    Every answer is for persons: add-or-remove-one adds or removes a person with all records, replace-one replaces a person,
-    zero-out makes all records of a person null. All are exact: the records of the worst person point the same way
-    (``proofs/users.md``). A question's own ``group_size=n`` asks for a group of n *persons*, each with all
-    records: exact too, but where some are not ``counted``, for which there is only the rule for a chain of neighbours.
+    Each record takes part in a step with probability ``rate``, by a coin of its own; a person has at most ``records``
+    of them. With ``counted``, at most so many of a person's sampled records are summed, chosen by a rule that looks at
+    nothing but these. Every answer is for persons: add-or-remove-one adds or removes a person with all records,
+    replace-one replaces a person, zero-out makes all records of a person null. All are exact: the records of the worst
+    person point the same way (``proofs/users.md``). A question's own ``group_size=n`` asks for a group of n *persons*,
+    each with all records: exact too, but where some are not ``counted``, for which there is only the rule for a chain
+    of neighbours.
 
-    Where *persons* are sampled, each with probability ``rate`` and at most B records at once, this is not needed: that is
-    ``PoissonSampled(Gaussian(z / B), rate)``, z the noise multiplier of one record.
+    Where *persons* are sampled, each with probability ``rate`` and at most B records at once, this is not needed: that
+    is ``PoissonSampled(Gaussian(z / B), rate)``, z the noise multiplier of one record.
 
     Args:
         mechanism: what runs on the sample: ``Gaussian`` or ``GDP``, its sensitivity that of one record.
@@ -61,7 +62,8 @@ class UserSampled(Sampled):
     scheme = "poisson"
     command = Command(
         "persons",
-        "each record takes part with probability {sample_rate:.9g}, independently; a person has {records} at most, and of those "
+        "each record takes part with probability {sample_rate:.9g}, independently; a person has {records} at most, and "
+        "of those "
         "in a batch {counted} count",
         (
             RATE._replace(default=1.0),
@@ -97,7 +99,9 @@ class UserSampled(Sampled):
     def sampler(self, records: int, relation: Relation, persons: Indices | None = None) -> Sampler:
         """A coin for each person's first ``records``; of those drawn any ``counted``, all equally likely, count."""
         if persons is None:
-            raise errors.PrivcalcError("persons = None: must say whose each record is, because the guarantee is for persons")
+            raise errors.PrivcalcError(
+                "persons = None: must say whose each record is, because the guarantee is for persons"
+            )
         eligible = np.flatnonzero(_ranks(persons, np.zeros(persons.size)) < self.records)
 
         def draw(noise: Noise) -> list[Indices]:
@@ -138,7 +142,9 @@ class UserSampled(Sampled):
         Where some are not counted, only the rule is known.
         """
         capped = self.counted is not None and self.counted < self.records
-        if self.rate < 1 and (max(removed, added) * self.records > MOST_RECORDS or (capped and max(removed, added) > 1)):
+        if self.rate < 1 and (
+            max(removed, added) * self.records > MOST_RECORDS or (capped and max(removed, added) > 1)
+        ):
             self.pairs(relation)
             return None
         return self._pairs(relation, removed, added)
@@ -154,6 +160,8 @@ def _ranks(persons: Indices, keys: NDArray[np.generic]) -> Indices:
     """The place of each record among those of its person, by these keys; with equal keys, as they stand."""
     order = np.lexsort((keys, persons))
     found, place = np.empty(persons.size, dtype=np.int64), np.arange(persons.size)
-    starts = np.concatenate(([True], persons[order][1:] != persons[order][:-1])) if persons.size else np.empty(0, dtype=bool)
+    starts = (
+        np.concatenate(([True], persons[order][1:] != persons[order][:-1])) if persons.size else np.empty(0, dtype=bool)
+    )
     found[order] = place - np.maximum.accumulate(np.where(starts, place, 0))
     return found

@@ -43,7 +43,9 @@ def finite(name: str, values: object) -> NDArray[np.float64]:
     """
     found = np.array(clipped(name, values), dtype=np.float64)
     if not np.all(np.isfinite(found)):
-        raise PrivcalcError(f"{name}: must be finite; NaN would pass through the noise. Clip contributions, and NaN to 0, first")
+        raise PrivcalcError(
+            f"{name}: must be finite; NaN would pass through the noise. Clip contributions, and NaN to 0, first"
+        )
     return found
 
 

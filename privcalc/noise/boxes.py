@@ -1,14 +1,15 @@
 """round(t·X), drawn exactly, for X with a density proportional to e^{-a(|x|)}: normal and Laplace numbers on a grid.
 
-A uniform point under the graph of e^{-a} has the abscissa wanted. It is the first uniform point of a covering by boxes that lies
-under the graph. The covering has a power of two of equal shares, so that the first bits of a word choose one:
+A uniform point under the graph of e^{-a} has the abscissa wanted. It is the first uniform point of a covering by boxes
+that lies under the graph. The covering has a power of two of equal shares, so that the first bits of a word choose one:
 
-* a *body* box lies under the graph with all of itself: it needs no more than a place in it. That is how 98 % of draws end.
-* the other shares are one region: thin boxes on top of those, boxes beside them, and, further out, boxes of a constant width each
-  half as large as the last, to infinity. A point there may lie above the graph, and then all is drawn again.
+* a *body* box lies under the graph with all of itself: it needs no more than a place in it. That is how 98 % of draws
+  end.
+* the other shares are one region: thin boxes on top of those, boxes beside them, and, further out, boxes of a constant
+  width each half as large as the last, to infinity. A point there may lie above the graph, and then all is drawn again.
 
-All edges are rational. Doubles answer where their proved error leaves no doubt, integers with more random bits where it does
-(``proofs/executed_noise.md``, §2).
+All edges are rational. Doubles answer where their proved error leaves no doubt, integers with more random bits where it
+does (``proofs/executed_noise.md``, §2).
 """
 
 from __future__ import annotations
@@ -67,13 +68,14 @@ class Boxes:
     """A covering of the graph of e^{-a} over [0, ∞).
 
     Attributes:
-        exponent: a, which rises; of a fraction, and of doubles given as left end, and distance from it, as a(left + x) − a(left).
+        exponent: a, which rises; of a fraction, and of doubles given as left end, and distance from it, as a(left + x)
+            − a(left).
         body: how many shares are body boxes.
         lefts: left ends, first of the body boxes; the rest are in the same order, then those beside.
         widths: their widths.
         rest: boxes of the other region, whose areas are multiples of its 2⁻⁶⁴.
-        ends: where the areas of the first, the first two, … of them end, in these units; beyond the last of them is nothing, and
-            between the last two the boxes that go to infinity.
+        ends: where the areas of the first, the first two, … of them end, in these units; beyond the last of them is
+            nothing, and between the last two the boxes that go to infinity.
         far: the first of those; the i-th is i widths further and has 2^-i of its height.
         columns: left, width, base, height of ``rest`` and the graph at the left end, as doubles.
     """
@@ -127,7 +129,8 @@ def _build(
     if 2 * graph[1][1] > graph[0][0] or ends[-1] >= parts:
         raise PrivcalcError("total, far: the boxes do not cover the graph")
     columns = [
-        [float(b.left), float(b.width), float(b.base), float(b.height), bounds(exponent(b.left), DIGITS)[1] / one] for b in rest
+        [float(b.left), float(b.width), float(b.base), float(b.height), bounds(exponent(b.left), DIGITS)[1] / one]
+        for b in rest
     ]
     inner = np.zeros((2, SHARES))
     inner[:, :body] = [[float(x) for x in edges[:body]], [float(b.width) for b in rest[:body]]]
@@ -163,7 +166,9 @@ def _right(exponent: Callable[[Fraction], Fraction], left: Fraction, area: Fract
 @functools.cache
 def normal() -> Boxes:
     """Return the boxes of the standard normal law: a = x²/2, and √(π/2) = 1.2533…"""
-    return _build(lambda x: x * x / 2, lambda left, x: x * (left + 0.5 * x), Fraction(1290, 1024), Fraction(8), Fraction(1, 8))
+    return _build(
+        lambda x: x * x / 2, lambda left, x: x * (left + 0.5 * x), Fraction(1290, 1024), Fraction(8), Fraction(1, 8)
+    )
 
 
 @functools.cache

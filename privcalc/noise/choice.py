@@ -1,7 +1,7 @@
 """One of many, with probabilities ∝ m_i·e^{-q_i} for whole m_i and rational q_i: the exponential mechanism, exactly.
 
-A uniform number is compared with the partial sums, in doubles where their proved error leaves no doubt, in integers with more
-random bits and more digits where it does (``proofs/executed_noise.md``, §4).
+A uniform number is compared with the partial sums, in doubles where their proved error leaves no doubt, in integers
+with more random bits and more digits where it does (``proofs/executed_noise.md``, §4).
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ def choose(bits: Bits, scores: Floats, factor: Fraction) -> int:
 def choose_set(bits: Bits, scores: Floats, factor: Fraction, k: int) -> NDArray[np.int64]:
     """k of them, ascending, with probability ∝ exp(factor·(the least score among them)) (``proofs/exponential.md``).
 
-    The worst one is drawn by its rank, C(rank − 1, k − 1) sets having it, the others uniformly from those above. Their order by
-    rank is no part of the mechanism: it is not released.
+    The worst one is drawn by its rank, C(rank − 1, k − 1) sets having it, the others uniformly from those above. Their
+    order by rank is no part of the mechanism: it is not released.
     """
     order = np.argsort(-scores, kind="stable")
     worst = k - 1 + _weighted(bits, scores[order[k - 1 :]], factor, k)
@@ -98,7 +98,9 @@ def _exactly(uniform: Uniform, scores: Floats, factor: Fraction, k: int) -> int:
     while True:
         digits *= 2
         found = [bounds(q, digits) for q in logits]
-        low, high = (list(itertools.accumulate(n * pair[end] for n, pair in zip(sets, found, strict=True))) for end in (0, 1))
+        low, high = (
+            list(itertools.accumulate(n * pair[end] for n, pair in zip(sets, found, strict=True))) for end in (0, 1)
+        )
         first, last = uniform.low * low[-1], uniform.high * high[-1]
         for i in range(len(logits)):
             if last <= low[i] and (not i or first >= high[i - 1]):

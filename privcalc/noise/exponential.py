@@ -1,6 +1,7 @@
 """e^{-q} with a proved error: enclosures in whole numbers, as narrow as one likes, and doubles for whole arrays.
 
-Nothing here trusts a mathematical library: only +, −, ×, / of IEEE doubles, and integers (``proofs/executed_noise.md``, §3).
+Nothing here trusts a mathematical library: only +, −, ×, / of IEEE doubles, and integers (``proofs/executed_noise.md``,
+§3).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The public grid on which a sum is released, and how much larger noise must be for it.
 
-Noise on the grid is drawn exactly (:mod:`privcalc.noise.boxes`), and sum and noise are added as whole numbers. So what leaves has
-the law of a real number rounded to the grid, bit for bit (``proofs/executed_noise.md``, §1).
+Noise on the grid is drawn exactly (:mod:`privcalc.noise.boxes`), and sum and noise are added as whole numbers. So what
+leaves has the law of a real number rounded to the grid, bit for bit (``proofs/executed_noise.md``, §1).
 """
 
 from __future__ import annotations
@@ -75,7 +75,8 @@ class Grid:
             finer: noise is drawn on a grid of 2^-finer of the distance, which then is as much larger.
 
         Raises:
-            PrivcalcError: if an argument does not fit, or no grid is fine enough for so much noise in so many coordinates.
+            PrivcalcError: if an argument does not fit, or no grid is fine enough for so much noise in so many
+                coordinates.
 
         Example:
             >>> grid = Grid.of(20.0, clip_norm=0.5, coordinates=1000)
@@ -126,7 +127,9 @@ class Grid:
         return found
 
 
-def needed(noise_multiplier: float, *, clip_norm: float, coordinates: int, error: float, norm: Norm, exponent: int) -> Fraction:
+def needed(
+    noise_multiplier: float, *, clip_norm: float, coordinates: int, error: float, norm: Norm, exponent: int
+) -> Fraction:
     """The least noise that has the guarantee on a grid; arguments as in :class:`Grid`, which has chosen as much."""
     bound = Fraction(clip_norm) + 2 * Fraction(error)
     return Fraction(noise_multiplier) * (bound + _root(coordinates, norm) * Fraction(2) ** exponent)
@@ -163,7 +166,7 @@ def _grid(noise_multiplier: float, clip_norm: float, coordinates: int, error: fl
     found = Grid(exponent, _up(z * (bound + root * Fraction(2) ** exponent)))
     if math.ldexp(found.steps, finer) > MOST:
         raise PrivcalcError(
-            f"noise_multiplier = {noise_multiplier!r}, coordinates = {coordinates!r}: no grid of doubles is fine enough; "
-            f"the former times {'the latter' if norm == 1 else 'the root of the latter'} must not be above 2^51"
+            f"noise_multiplier = {noise_multiplier!r}, coordinates = {coordinates!r}: no grid of doubles is fine "
+            f"enough; the former times {'the latter' if norm == 1 else 'the root of the latter'} must not be above 2^51"
         )
     return found

@@ -22,8 +22,9 @@ def gaussian(
 
     The noise is N(0, (noise multiplier · clip_norm)²).
 
-    The standard deviation is a little larger, ``noise_multiplier · (clip_norm + √d·g + 2·error)``, so that the bits of what is
-    returned have the guarantee of ``Gaussian(noise_multiplier)`` (``proofs/executed_noise.md``). Account for it yourself.
+    The standard deviation is a little larger, ``noise_multiplier · (clip_norm + √d·g + 2·error)``, so that the bits of
+    what is returned have the guarantee of ``Gaussian(noise_multiplier)`` (``proofs/executed_noise.md``). Account for it
+    yourself.
 
     Args:
         values: the sum, all coordinates that ``clip_norm`` is about: a NumPy or torch array.
@@ -74,7 +75,7 @@ def _source(noise: object) -> Noise:
         raise PrivcalcError(f"noise = {noise!r}: must be a Noise, or None for the operating system's")
     if isinstance(noise.bits, SeededBits):
         warn(
-            "noise: is made from a seed, and whoever knows it can take the noise away: ε holds for secret noise only. Leave it "
-            "out; to reproduce a run, open a Ledger with seed=, whose certificate makes no privacy claim"
+            "noise: is made from a seed, and whoever knows it can take the noise away: ε holds for secret noise only. "
+            "Leave it out; to reproduce a run, open a Ledger with seed=, whose certificate makes no privacy claim"
         )
     return noise

@@ -160,7 +160,9 @@ class AllocationTransform(ClosedTransform):
             turn = start - gamma[block] - v[block] * angle + 1j * order.alpha * angle
             log[block] = np.log(value) + turn
             log_size = np.abs(turn) + start + v[block] * angle
-            errors[block] = np.exp(turn.real) * (error + np.abs(value) * 1.1 * (gamma_error[block] + UNIT * (8 * log_size + 16)))
+            errors[block] = np.exp(turn.real) * (
+                error + np.abs(value) * 1.1 * (gamma_error[block] + UNIT * (8 * log_size + 16))
+            )
         log.imag -= 2 * math.pi * np.rint(log.imag / (2 * math.pi))  # whole powers only are taken
         values, slack = log_slack(log if self.add else np.conj(log), errors)
         return NodeValues(values, slack + real_error)
@@ -223,7 +225,9 @@ class ConcentratedTransform:
         if not share < ROUGH:
             raise OverflowError("R is no constant")
         log = np.log(found.values / start)
-        return log_slack(np.conj(log) if self.whole.add else log, np.asarray(2 * share * (1 + np.abs(found.values) / start)))
+        return log_slack(
+            np.conj(log) if self.whole.add else log, np.asarray(2 * share * (1 + np.abs(found.values) / start))
+        )
 
     @QUIET
     def log_decay(self, c: float, u: Floats) -> Floats:

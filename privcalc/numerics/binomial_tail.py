@@ -1,8 +1,8 @@
 """Bounds of Pr(Bin(n, p) ≥ k), to nine digits or better, however large n and small the probability.
 
-The first term in 60 digits, by Stirling's series, whose error is less than the first term left out; the others by ratios, which
-fall, so that what is left out is below a geometric series. Below the mean the complement is bounded. Proof:
-``proofs/truncated.md``, §4.
+The first term in 60 digits, by Stirling's series, whose error is less than the first term left out; the others by
+ratios, which fall, so that what is left out is below a geometric series. Below the mean the complement is bounded.
+Proof: ``proofs/truncated.md``, §4.
 """
 
 from __future__ import annotations
@@ -76,5 +76,7 @@ def _far(n: int, k: int, p: Decimal, rest: Decimal) -> Bounds:
         size *= 2
     # A ratio and its product are off by eight units, so that the m-th term is by 8m.
     error = (8 * (j - k) + 16) * UNIT
-    low, high = (float(first * Decimal(x)) for x in (total * (1 - error), (total + (left if j < n else 0.0)) * (1 + error)))
+    low, high = (
+        float(first * Decimal(x)) for x in (total * (1 - error), (total + (left if j < n else 0.0)) * (1 + error))
+    )
     return low * (1 - 2 * UNIT), min(max(high * (1 + 2 * UNIT), math.ulp(0.0)), 1.0)

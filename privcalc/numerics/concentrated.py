@@ -1,7 +1,8 @@
 """Moments E R^p of complex order of the mean R of t kept lognormals, where R is nearly a constant.
 
-Under the law tilted by e^{zR}, R is in a window but for e^{−TAIL}. There y^p e^{−zy} is a trigonometric sum, by interpolation at
-equally spaced y_j, and the mean of e^{(z + iu)R} is a power: so E R^p ≈ Σ_j w_j y_j^p. Proofs: ``proofs/allocation.md``, §8.
+Under the law tilted by e^{zR}, R is in a window but for e^{−TAIL}. There y^p e^{−zy} is a trigonometric sum, by
+interpolation at equally spaced y_j, and the mean of e^{(z + iu)R} is a power: so E R^p ≈ Σ_j w_j y_j^p. Proofs:
+``proofs/allocation.md``, §8.
 """
 
 from __future__ import annotations
@@ -221,7 +222,8 @@ def window(law: Concentrated, at: int, band: float) -> Window:
     size = 2 * math.ceil(half * (end - start) / (2 * math.pi)) + 1
     if size > MOST_NODES:
         raise OverflowError("the mean's grid has too many nodes")
-    # Multiples of a number of few bits, so that those of h are exact; D = 2π/h is a spacing longer, as nodes are odd multiples.
+    # Multiples of a number of few bits, so that those of h are exact; D = 2π/h is a spacing longer,
+    # as nodes are odd multiples.
     unit = short(2 * math.pi * (1 - 1 / size) / ((end - start) * steps))
     h, k = steps * unit, np.asarray(np.arange((size + 1) // 2), dtype=np.float64)
     u = h * k
@@ -234,7 +236,9 @@ def window(law: Concentrated, at: int, band: float) -> Window:
     moduli = np.abs(powers)
     phases = np.multiply.outer(grid, u)
     weights = (2 * (np.exp(-1j * phases) @ powers).real - 1) / size
-    off = moduli * (np.expm1(error) + UNIT * (8 * np.abs(log) + 8 * abs(log_mass) + size + 16 + 8 * u * np.abs(grid).max()))
+    off = moduli * (
+        np.expm1(error) + UNIT * (8 * np.abs(log) + 8 * abs(log_mass) + size + 16 + 8 * u * np.abs(grid).max())
+    )
     spread = 2 * float(off.sum()) / size
     if not math.isfinite(spread):
         raise OverflowError("the tilt is too strong")

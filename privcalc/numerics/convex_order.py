@@ -1,8 +1,8 @@
 """The sum S of n lognormals r = e^{μg − μ²/2} between two laws on few points, in the order of convex functions.
 
-For every convex F, E F(merged) ≤ E F(S) ≤ E F(spread): ``spread`` splits what lies between two points of a grid among them and
-keeps the mean, ``merged`` puts what lies between them at its mean. All terms are ≥ 0: masses keep their relative precision.
-Proof: ``proofs/allocation.md``, §5.
+For every convex F, E F(merged) ≤ E F(S) ≤ E F(spread): ``spread`` splits what lies between two points of a grid among
+them and keeps the mean, ``merged`` puts what lies between them at its mean. All terms are ≥ 0: masses keep their
+relative precision. Proof: ``proofs/allocation.md``, §5.
 """
 
 from __future__ import annotations
@@ -137,7 +137,12 @@ def _added(a: Points, b: Points, grid: Grid, *, spread: bool) -> Points:
     # With one of them at 0 the sum is the other; means beyond the grid add up.
     found += a.zero * b.masses + b.zero * a.masses
     return Points(
-        a.logs, found, a.zero * b.zero, a.excess + b.excess + excess, a.relative + b.relative + UNIT * (terms + 8), shift
+        a.logs,
+        found,
+        a.zero * b.zero,
+        a.excess + b.excess + excess,
+        a.relative + b.relative + UNIT * (terms + 8),
+        shift,
     )
 
 

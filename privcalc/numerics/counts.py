@@ -151,7 +151,8 @@ class Counts:
             moved = change.sum(axis=-1)
             far = (top > 30) | (moved < -0.5)
             log = np.where(far, top + np.log(grown.sum(axis=-1) + never), np.log1p(np.where(far, 0.0, moved)))
-            # Of a sum of J terms, each inheriting the rounding of jμt − j²μ²/2; in the far form also those of the logarithms.
+            # Of a sum of J terms, each inheriting the rounding of jμt − j²μ²/2;
+            # in the far form also those of the logarithms.
             share = grown * np.exp(top - log)[..., None]
             changed = np.where(far, 1.0, np.exp(-log) * np.abs(change).sum(axis=-1))
         shifted = (share * (mu * j) * (np.abs(t)[..., None] + mu * j)).sum(axis=-1)

@@ -14,8 +14,8 @@ from privcalc.numerics.mixture import expm1
 def fan(base: Complexes | Floats, log: Complexes | Floats, step: float, size: int) -> Complexes:
     """Σ_j base_j e^{ik·step·log_j} for 0 ≤ k < size, over the last axis; with k = aB + b the exponential factors.
 
-    Summed in any order it errs by at most (2J + 60)u Σ|terms|, J terms, and what the roundings of k·step·log move the angle by
-    (``proofs/engine.md``, §7).
+    Summed in any order it errs by at most (2J + 60)u Σ|terms|, J terms, and what the roundings of k·step·log move the
+    angle by (``proofs/engine.md``, §7).
 
     Args:
         base: the terms at k = 0, shape (…, J).

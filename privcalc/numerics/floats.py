@@ -2,10 +2,13 @@
 
 Numbers that recur in numerics and pairs, each with one reason everywhere:
 
-* ``k * UNIT``: pays for the roundings of a few operations, which the proof page lists; often a power of two above their number.
-* ``(1 + 1e-9)`` or ``(1 + 1e-12)`` on a bound: more than the rounding of its few operations, and nothing beside its width.
+* ``k * UNIT``: pays for the roundings of a few operations, which the proof page lists; often a power of two above their
+  number.
+* ``(1 + 1e-9)`` or ``(1 + 1e-12)`` on a bound: more than the rounding of its few operations, and nothing beside its
+  width.
 * ``700.0`` under an exponential: e^700 is a double and e^710 is not. What is capped is a bound of 1 there, or replaced.
-* ``30.0``: e^30 is far from overflow, and both forms of a logarithm have all digits there: where one gives way to the other.
+* ``30.0``: e^30 is far from overflow, and both forms of a logarithm have all digits there: where one gives way to the
+  other.
 * ``1e-300`` in a logarithm or a quotient: stands for 0 without a warning.
 * ``maxsize`` of a cache: so many sets of parameters occur in one run. Only speed depends on it.
 """

@@ -19,8 +19,8 @@ _FAR = 16
 def log_gamma(z: Complexes) -> tuple[Complexes, Floats]:
     """Log Γ(z) up to multiples of 2πi, Re z > 0, and a bound on its error.
 
-    By Stirling's series at w = z + m, Re w ≥ 16, log Γ(z) = log Γ(w) − Σ_{j<m} log(z + j). What the series leaves out is at most
-    |B_16|/240·|w|^{−15}·(cos ½ arg w)^{−16} < 1e-17 (NIST Digital Library, 5.11.ii).
+    By Stirling's series at w = z + m, Re w ≥ 16, log Γ(z) = log Γ(w) − Σ_{j<m} log(z + j). What the series leaves out
+    is at most |B_16|/240·|w|^{−15}·(cos ½ arg w)^{−16} < 1e-17 (NIST Digital Library, 5.11.ii).
 
     Example:
         >>> value, error = log_gamma(np.array([3 + 0j, 1 + 1j]))

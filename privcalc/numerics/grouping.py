@@ -60,7 +60,9 @@ class ScheduleTransform(Schedule):
         if not last - first < _MAX_NODES or not max(abs(first), abs(last)) < 2**24:
             raise OverflowError("the transform needs too many quadrature nodes")
         y = np.asarray(step * np.arange(first, last + 1), dtype=np.float64)
-        missing = quadrature_error(rule.line, float(worst.log_kappa(np.asarray(2 * theta), c_max)), rule.line * step / theta)
+        missing = quadrature_error(
+            rule.line, float(worst.log_kappa(np.asarray(2 * theta), c_max)), rule.line * step / theta
+        )
         return PreparedSchedule(self, count * self.counts, step, theta, y, missing + 2 * math.exp(-36 - log_count))
 
 
@@ -70,12 +72,16 @@ def grouped(entries: list[tuple[Transform, int]]) -> list[tuple[Transform, int]]
     if len(sampled) < LEAST:
         return entries
     found: list[tuple[Transform, int]] = [(t, n) for t, n in entries if not isinstance(t, SampledGaussianTransform)]
-    for add, part in groupby(sorted(sampled, key=lambda entry: (entry[0].add, entry[0].mu)), lambda entry: entry[0].add):
+    for add, part in groupby(
+        sorted(sampled, key=lambda entry: (entry[0].add, entry[0].mu)), lambda entry: entry[0].add
+    ):
         for alike in _alike(list(part)):
             if len(alike) < LEAST:
                 found += alike
             else:
-                mu, q, count = (np.array(x, dtype=np.float64) for x in zip(*((t.mu, t.q, n) for t, n in alike), strict=True))
+                mu, q, count = (
+                    np.array(x, dtype=np.float64) for x in zip(*((t.mu, t.q, n) for t, n in alike), strict=True)
+                )
                 found.append((ScheduleTransform(mu, q, count, add), 1))
     return found
 

@@ -2,10 +2,10 @@
 
 It is found by sums of positive terms.
 
-One loss lies in [−a, a]; the sum of m lies 2at below its largest value ma, 0 ≤ t ≤ m. With a weight e^{at} on P each number has
-atoms ½ at t = 0 and t = 1 and the density a/2 between: so the sum has atoms 2^{−m}C(m, i) at t = i, and between them a density
-that is a polynomial of degree m − 1 with Bernstein coefficients ≥ 0. So are all that follow, and nothing cancels.
-Proof: ``proofs/thresholded_counts.md``, §3.
+One loss lies in [−a, a]; the sum of m lies 2at below its largest value ma, 0 ≤ t ≤ m. With a weight e^{at} on P each
+number has atoms ½ at t = 0 and t = 1 and the density a/2 between: so the sum has atoms 2^{−m}C(m, i) at t = i, and
+between them a density that is a polynomial of degree m − 1 with Bernstein coefficients ≥ 0. So are all that follow, and
+nothing cancels. Proof: ``proofs/thresholded_counts.md``, §3.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ class _Law(NamedTuple):
     """The law of the summed loss at its pieces i = 0, …, m − 1; every array has shape (m,).
 
     Attributes:
-        above: e^{−ai} times that of e^{2ax}·(what the density of piece i adds to e^ε·Q(L > ε)), 2ax beyond its beginning.
+        above: e^{−ai} times that of e^{2ax}·(what the density of piece i adds to e^ε·Q(L > ε)), 2ax beyond its
+            beginning.
         gained: what it adds to δ.
         delta: δ where the piece begins, the loss being 2ai below its largest value.
         tail: e^ε·Q(L > ε) just after the atom there.
@@ -135,7 +136,9 @@ def _binomials(degree: int) -> Floats:
 
 def _exponential(y: float) -> Floats:
     """Return the coefficients of e^{yx}, cut: Σ_k y^k/k!·x^k (x + (1 − x))^{K − k}, one degree after the other."""
-    last = next(k for k in range(1, 4096) if k > 2 * y and math.lgamma(k + 2) - (k + 1) * math.log(y) > -math.log(0.5 * _SERIES))
+    last = next(
+        k for k in range(1, 4096) if k > 2 * y and math.lgamma(k + 2) - (k + 1) * math.log(y) > -math.log(0.5 * _SERIES)
+    )
     found, term = np.ones(1), 1.0
     for k in range(1, last + 1):
         term *= y / k
@@ -154,8 +157,8 @@ def _integral(terms: Floats) -> Floats:
 def _coefficients(a: float, count: int) -> Floats:
     """Bernstein coefficients of the density, a row for each piece.
 
-    One number more: half of the density stays, half goes to the next piece, and its integral over the last unit comes, a/2 times,
-    with the atoms' part.
+    One number more: half of the density stays, half goes to the next piece, and its integral over the last unit comes,
+    a/2 times, with the atoms' part.
     """
     found = np.full((1, 1), 0.5 * a)
     for m in range(1, count):

@@ -8,8 +8,8 @@ The profile is convex in x = e^ε, hence below its chords: on a cell [ε₀, ε�
 
     ∫ e^{c(ε − ε₀)} w dε ≤ w₀·(E(c) − F) + w₁·F,     E(p) = (e^{pd} − 1)/p,     F = (E(c + 1) − E(c))/(e^d − 1).
 
-All terms are ≥ 0. Left of −t the integral is at most δ_rev(t)·e^{−(c+1)t}/(c + 1), as δ_rev falls; right of t it follows from the
-zCDP bound: w ≤ e^{ρc'(c'+1) − c'ε} for every c' > c. Proof: ``proofs/conversions.md``, §4.
+All terms are ≥ 0. Left of −t the integral is at most δ_rev(t)·e^{−(c+1)t}/(c + 1), as δ_rev falls; right of t it
+follows from the zCDP bound: w ≤ e^{ρc'(c'+1) − c'ε} for every c' > c. Proof: ``proofs/conversions.md``, §4.
 """
 
 from __future__ import annotations
@@ -132,12 +132,18 @@ def _cells(start: Floats, d: Floats, log_w0: Floats, log_w1: Floats, c: float) -
     a, b = np.where(small, low, 0.0), np.where(small, d, 0.0)
     # By series, whose next terms are below 1e-17; else closed, where a few units are magnified by at most 2/high.
     whole = 1 + a / 2 + a**2 / 6 + a**3 / 24 + a**4 / 120
-    share = 0.5 + (2 * a + b) / 6 + (3 * a * a + 3 * a * b + b * b) / 24 + (4 * a**3 + 6 * a * a * b + 4 * a * b * b + b**3) / 120
+    share = (
+        0.5
+        + (2 * a + b) / 6
+        + (3 * a * a + 3 * a * b + b * b) / 24
+        + (4 * a**3 + 6 * a * a * b + 4 * a * b * b + b**3) / 120
+    )
     share = (share + ((a + b) ** 4 + a * (a + b) ** 3 + a * a * (a + b) ** 2 + a**3 * (a + b) + a**4) / 720) / (
         1 + b / 2 + b**2 / 6 + b**3 / 24 + b**4 / 120
     )
     r = d / np.expm1(d)
-    # In logarithms, as a product with c may overflow, or a quotient by it underflow, and a cell would count for nothing.
+    # In logarithms, as a product with c may overflow, or a quotient by it underflow,
+    # and a cell would count for nothing.
     size = np.log(low) + np.log(high)
     log_f1 = np.where(small, np.log(share), np.log(low + r * np.expm1(-low)) - size)
     log_f0 = np.where(

@@ -116,7 +116,9 @@ class Lognormal:
         rows = max(1, 300_000 // rule.weights.size)
         for at in range(0, s.size, rows):
             part = s[at : at + rows]
-            terms = second(np.multiply.outer(part, rule.centred)) if near else expm1(-np.multiply.outer(part, rule.turned))
+            terms = (
+                second(np.multiply.outer(part, rule.centred)) if near else expm1(-np.multiply.outer(part, rule.turned))
+            )
             found[at : at + rows] = np.sum(terms * rule.weights, axis=1)
         value = log1p(found)
         size = np.abs(s)
@@ -125,7 +127,9 @@ class Lognormal:
             grow = np.exp(c * np.maximum(1 - rule.real * math.cos(rule.angle), 0.0))
             weights, distance = np.abs(rule.weights) * grow * rule.size, np.abs(rule.centred)
             twice, mean, once = (float(weights @ distance**p) for p in (2, 0, 1))
-            bound = UNIT * np.minimum(size**2 * twice, 2 * (mean + size * once)) + size**2 * rule.quadrature * math.exp(growth)
+            bound = UNIT * np.minimum(size**2 * twice, 2 * (mean + size * once)) + size**2 * rule.quadrature * math.exp(
+                growth
+            )
         else:
             bound = size * rule.plain
         share = bound * np.exp(-value.real)
@@ -138,8 +142,8 @@ class Lognormal:
     def log_on_ray(self, low: float, step: float, size: int, angle: float) -> LogTransform:
         """Log φ at s_i = e^{low + step·i + i·angle}, 0 ≤ angle < π/2: r turns back by most of the angle.
 
-        By a rule on the line where it does, whose step is a multiple of the ray's: E f(s_i r) is a convolution. Where |s| is
-        large that of e^{−z}, whose terms nearly have one sign; else of e^{−z} − 1 + z, to which 1 − s is added.
+        By a rule on the line where it does, whose step is a multiple of the ray's: E f(s_i r) is a convolution. Where
+        |s| is large that of e^{−z}, whose terms nearly have one sign; else of e^{−z} − 1 + z, to which 1 − s is added.
         """
         mu = self.mu
         back = min(angle, TURN * mu)
@@ -163,11 +167,17 @@ class Lognormal:
         for near, begin, end in ((True, 0, count), (False, count, size)):
             if begin == end:
                 continue
-            log = low + step / per * np.arange(per * begin + every * first, per * (end - 1) + every * last + 1) - 0.5 * mu * mu
+            log = (
+                low
+                + step / per * np.arange(per * begin + every * first, per * (end - 1) + every * last + 1)
+                - 0.5 * mu * mu
+            )
             z = np.asarray(np.exp(log + 1j * left), dtype=np.complex128)
             modulus = np.abs(z)
             off = modulus * (16 + 6 * np.abs(log) + 4 * abs(low) + 4 * mu * mu)
-            terms, sizes, slopes = (second(z), 0.5 * modulus**2, modulus) if near else (np.exp(-z), *[np.exp(-z.real)] * 2)
+            terms, sizes, slopes = (
+                (second(z), 0.5 * modulus**2, modulus) if near else (np.exp(-z), *[np.exp(-z.real)] * 2)
+            )
             found = _correlated(terms, weights, every, per)
             bound = UNIT * (_correlated(sizes, heavy, every, per) + _correlated(slopes * off, plain, every, per))
             here = slice(begin, end)
@@ -187,14 +197,18 @@ class Lognormal:
                 bound += 2 * moved / rule
                 value[here] = np.log(found)
             share = bound * np.exp(-value[here].real)
-            error[here] = np.where(share < 0.5, -np.log1p(-np.minimum(share, 0.5)), np.inf) + 4 * UNIT * np.abs(value[here])
+            error[here] = np.where(share < 0.5, -np.log1p(-np.minimum(share, 0.5)), np.inf) + 4 * UNIT * np.abs(
+                value[here]
+            )
         return LogTransform(value, error)
 
     def log_most(self, c: Floats) -> Floats:
         """A bound of log φ(c), c > 0: φ(c) ≤ (q/(ec))^q E r^{−q} for any q > 0."""
         # Any q is valid: points close enough to be near the best one.
         q = np.geomspace(0.1, 200, 80)[:, None]
-        return np.asarray(np.minimum(np.min(q * (np.log(q) - 1 - np.log(c)) + 0.5 * q * (q + 1) * self.mu**2, axis=0), 0.0))
+        return np.asarray(
+            np.minimum(np.min(q * (np.log(q) - 1 - np.log(c)) + 0.5 * q * (q + 1) * self.mu**2, axis=0), 0.0)
+        )
 
     def log_most_on_ray(self, size: Floats, angle: float) -> Floats:
         """Return an upper bound of log |φ| at size·e^{i·angle}, r being turned as in ``log_on_ray``."""
@@ -214,7 +228,9 @@ class Lognormal:
         # From where log ψ is 1e-12 to beyond all lines; chords between points are bounds however far these are apart.
         c = np.geomspace(1e-6 / math.sqrt(math.expm1(self.mu**2)), 1e8 / min(self.mu, 1.0), 900)
         last = int(np.searchsorted(self.growth(c), NEAR))
-        ends = [self.log_transform(part.astype(np.complex128)) for part in (c[: last // 2], c[last // 2 : last], c[last:])]
+        ends = [
+            self.log_transform(part.astype(np.complex128)) for part in (c[: last // 2], c[last // 2 : last], c[last:])
+        ]
         value, error = (np.concatenate([end[i].real for end in ends]) for i in (0, 1))
         high = np.where(np.isfinite(error) & np.isfinite(value), value + error, np.inf)
         # Where the rule has no digits left, a moment's bound.
@@ -240,7 +256,11 @@ class Lognormal:
         """A log bound of the integral of |ψ(c + iu')|^number/u' over u' ≥ u: there |φ| is at most a power of u'."""
         # Any q > 0 and any angle below ½π are valid.
         q, theta = np.geomspace(0.1, 200, 80)[:, None], np.geomspace(1e-3, 1.0, 16)
-        log = q * (np.log(q) - 1 - np.log(u * np.sin(theta))) + 0.5 * q * (q + 1) * self.mu**2 + 0.5 * (theta / self.mu) ** 2
+        log = (
+            q * (np.log(q) - 1 - np.log(u * np.sin(theta)))
+            + 0.5 * q * (q + 1) * self.mu**2
+            + 0.5 * (theta / self.mu) ** 2
+        )
         return float(np.min(number * (c + log) - np.log(number * q)))
 
 
@@ -250,7 +270,9 @@ def _correlated(values: Floats | Complexes, weights: Floats | Complexes, every: 
     found = np.zeros(size, dtype=np.result_type(values, weights))
     for part in range(max(per, min(every, size))):
         # Of the points: those that one residue of i needs; of the weights: those of one residue of j.
-        own, mine = (values[part::per], np.conj(weights[part::per])) if per > 1 else (values[part::every], np.conj(weights))
+        own, mine = (
+            (values[part::per], np.conj(weights[part::per])) if per > 1 else (values[part::every], np.conj(weights))
+        )
         into = found if per > 1 else found[part::every]
         for at in range(0, mine.size, _BLOCK):
             block = mine[at : at + _BLOCK]

@@ -2,7 +2,8 @@
 
 Here r = e^{μg − μ²/2}.
 
-Unlike that of r it is finite for every ζ, and what is not kept has a closed bound. Proofs: ``proofs/allocation.md``, §8.
+Unlike that of r it is finite for every ζ, and what is not kept has a closed bound. Proofs: ``proofs/allocation.md``,
+§8.
 """
 
 from __future__ import annotations
@@ -98,7 +99,9 @@ class KeptLognormal:
         x = np.asarray(step * np.arange(math.floor(-first / step), math.ceil(last / step) + 1), dtype=np.float64)
         log = mu * x - 0.5 * mu * mu
         log_weights = np.asarray(math.log(step / math.sqrt(2 * math.pi)) - 0.5 * x * x, dtype=np.float64)
-        return Rule(step, x, np.exp(log), np.expm1(log), log_weights, np.exp(np.minimum(self.log_rate + q * log, 300.0)))
+        return Rule(
+            step, x, np.exp(log), np.expm1(log), log_weights, np.exp(np.minimum(self.log_rate + q * log, 300.0))
+        )
 
     @QUIET
     def log_transform(self, real: float, imag: Floats, faint: float = 1.0) -> LogTransform:
@@ -148,7 +151,9 @@ class KeptLognormal:
         rule_error = 2 * math.exp(0.5 * a * a) * (mass + 1 + 2 * size) / math.expm1(2 * math.pi * a / rule.step)
         ends = float(ndtr(rule.x[0] + rule.step)) * (1 + size)
         ends += float(ndtr(rule.step - x[-1])) * (1 + size) + float(ndtr(rule.step - x[-1] + mu)) * size
-        return np.asarray(rounding + (rule_error + ends + self._ends(rule, real, real, fade)) * (1 + 1e-9), dtype=np.float64)
+        return np.asarray(
+            rounding + (rule_error + ends + self._ends(rule, real, real, fade)) * (1 + 1e-9), dtype=np.float64
+        )
 
     def _ends(self, rule: Rule, real: float, nu: float, fade: Floats) -> float:
         """A bound of the integral of the density times e^{νr − real − fade} beyond the last nodes but one."""

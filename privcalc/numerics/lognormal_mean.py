@@ -75,7 +75,9 @@ def _ray_for(mean: Mean, order: Order, angle: float) -> tuple[Ray, float]:
     """A ray, and ω; in steps, so that it may serve again."""
     step, omega = spacing(order.alpha, angle)
     low, high = _reach(mean, order, angle)
-    return _ray(mean, angle, 2.0 ** (math.floor(8 * math.log2(step)) / 8), math.floor(low), math.ceil(high), order.k), omega
+    return _ray(
+        mean, angle, 2.0 ** (math.floor(8 * math.log2(step)) / 8), math.floor(low), math.ceil(high), order.k
+    ), omega
 
 
 @lru_cache(maxsize=8)
@@ -100,7 +102,9 @@ def real_moment(mean: Mean, order: Order, ray: Ray) -> tuple[float, float]:
     error += math.exp(mean.ends(order, ray) - log_gamma - top)
     share = error / total + math.exp(log_alias(order.alpha, ray, spacing(order.alpha, 0.0)[1], 0.0))
     found = math.log(total) + top
-    return found, (-math.log1p(-share) if share < 0.5 else math.inf) + 8 * UNIT * (1 + abs(top) + abs(found) + abs(log_gamma))
+    return found, (-math.log1p(-share) if share < 0.5 else math.inf) + 8 * UNIT * (
+        1 + abs(top) + abs(found) + abs(log_gamma)
+    )
 
 
 def _moved(mean: Mean, ray: Ray) -> Floats:
@@ -137,7 +141,9 @@ def angles(alpha: float, v: Floats) -> list[tuple[float, int, int]]:
     return found
 
 
-def on_ray(mean: Mean, order: Order, angle: float, log_total: float, v: Floats, step: float) -> tuple[Complexes, Floats]:
+def on_ray(
+    mean: Mean, order: Order, angle: float, log_total: float, v: Floats, step: float
+) -> tuple[Complexes, Floats]:
     """Γ(α)E R^{k − α − iv}/(Γ(α + iv) E R^{k − α}) without the first factor's modulus, and its error."""
     ray, omega = _ray_for(mean, order, angle)
     log_terms = order.alpha * ray.y - log_total + math.log(ray.step)
@@ -149,6 +155,8 @@ def on_ray(mean: Mean, order: Order, angle: float, log_total: float, v: Floats, 
     value = fan(short[0], short[1].real, step, v.size).sum(axis=0)
     error = float(weights @ ray.errors[order.k]) + math.exp(mean.ends(order, ray) - log_total)
     moved = _moved(mean, ray)
-    rounding = 2 * _BLOCK + ray.y.size / _BLOCK + 80 + 4 * np.abs(log_terms) + 4 * abs(log_total) + 4 * order.alpha * moved
+    rounding = (
+        2 * _BLOCK + ray.y.size / _BLOCK + 80 + 4 * np.abs(log_terms) + 4 * abs(log_total) + 4 * order.alpha * moved
+    )
     error += UNIT * float(sizes @ rounding) + math.exp(log_alias(order.alpha, ray, omega, float(v[-1])))
     return value, error + v * (8 * UNIT * float(sizes @ moved))

@@ -2,8 +2,8 @@
 
 R = S/t is the mean of t lognormals r = e^{μg − μ²/2}.
 
-As E r^j e^{−sr} = e^{j(j − 1)μ²/2}φ(e^{jμ²}s), φ(s) = E e^{−sr}, it is k! times a coefficient of a power of a power series.
-Proofs: ``proofs/allocation.md``, §7.
+As E r^j e^{−sr} = e^{j(j − 1)μ²/2}φ(e^{jμ²}s), φ(s) = E e^{−sr}, it is k! times a coefficient of a power of a power
+series. Proofs: ``proofs/allocation.md``, §7.
 """
 
 from __future__ import annotations
@@ -135,7 +135,9 @@ class Mean:
         whole = np.where(used, np.exp(log_whole), 0.0)
         scale = np.array([math.factorial(j) for j in range(k + 1)], dtype=np.float64)[:, None]
         units = UNIT * (4 * np.abs(log_whole) + 16)
-        rest = 3 * UNIT * np.arange(k + 1)[:, None] * (rounds * (k + 5) + 64 + k * mu * mu) + np.expm1(1.2 * share) + units
+        rest = (
+            3 * UNIT * np.arange(k + 1)[:, None] * (rounds * (k + 5) + 64 + k * mu * mu) + np.expm1(1.2 * share) + units
+        )
         errors = np.hypot(whole.real, whole.imag) * scale * ((largest - plain) + 1.2 * largest * rest)
         values = whole * scale * powers
         dropped = ~used

@@ -116,7 +116,9 @@ class LognormalSum:
                 power = _log_product(power, log_one)
             log_one, left = _log_product(log_one, log_one), left >> 1
         found = power + gammaln(j + 1)
-        return np.asarray(found + 1e-12 * (1 + np.abs(found) + np.abs(power) + 40 * self.mu**2 * j * j), dtype=np.float64)
+        return np.asarray(
+            found + 1e-12 * (1 + np.abs(found) + np.abs(power) + 40 * self.mu**2 * j * j), dtype=np.float64
+        )
 
     @QUIET
     def log_beyond(self, k: Floats) -> tuple[Floats, Floats]:

@@ -1,6 +1,7 @@
 """The transform of a pair that is one of two, by a coin that everybody sees: M = (1 − w)M₀ + wM₁.
 
-Where M is near 1, so that many uses are composed, it is computed from M₀ − 1 and M₁ − 1. Proof: ``proofs/truncated.md``, §3.
+Where M is near 1, so that many uses are composed, it is computed from M₀ − 1 and M₁ − 1. Proof:
+``proofs/truncated.md``, §3.
 """
 
 from __future__ import annotations

@@ -4,9 +4,10 @@ With t ~ N(0, 1), p and q' the densities of P and Q over that of t, A = log p an
 
     M(s) = E[e^{A(t) + sL(t)}].
 
-On the line Im t = a the ratios turn by θ = μa. Where ±Im L ≥ 0 there, e^{iuL} does not grow with u, so that the step of the rule
-does not depend on u, and the integral of absolute values bounds |M(c + iu')| for all u' ≥ u. What a loss must know of itself is
-said at ``NormalLoss``; ``sampled_gaussian.py`` has some. Error bounds with proofs: ``proofs/engine.md``, §§4–7.
+On the line Im t = a the ratios turn by θ = μa. Where ±Im L ≥ 0 there, e^{iuL} does not grow with u, so that the step of
+the rule does not depend on u, and the integral of absolute values bounds |M(c + iu')| for all u' ≥ u. What a loss must
+know of itself is said at ``NormalLoss``; ``sampled_gaussian.py`` has some. Error bounds with proofs:
+``proofs/engine.md``, §§4–7.
 """
 
 from __future__ import annotations
@@ -110,8 +111,8 @@ class NormalLoss(ABC):
         """Choose the line, the step and the ends so that every error, composed ``count`` times, is about 1e-15.
 
         Where the right end is far the nodes end at b. What happens beyond has probability ``lost`` under P, at most
-        e^log_mass/count, and is left out of M; with ``cut`` that is the only demand on b, and the cut's own error may be large at
-        large c (``log_real`` says so). Without, b also lies where the integrand at c_max is negligible.
+        e^log_mass/count, and is left out of M; with ``cut`` that is the only demand on b, and the cut's own error may
+        be large at large c (``log_real`` says so). Without, b also lies where the integrand at c_max is negligible.
 
         Raises:
             OverflowError: if the quadrature would need too many nodes.
@@ -285,7 +286,9 @@ class PreparedNormalLoss:
             far = z.real > 30  # there the weight may underflow while e^z overflows
             if far.any():
                 terms = np.where(
-                    far, np.exp(np.minimum((z + log_weights).real, 700.0) + 1j * (z + log_weights).imag) - weights, terms
+                    far,
+                    np.exp(np.minimum((z + log_weights).real, 700.0) + 1j * (z + log_weights).imag) - weights,
+                    terms,
                 )
             ratio = np.sum(terms, axis=1)
             log_m = log1p(ratio) - k_real

@@ -1,7 +1,8 @@
 """The transform of a Poisson-sampled Laplace pair, by Gauss–Legendre quadrature with a proved error.
 
-The loss l of the pair itself has, without the record, atoms ½e^{−a} at a and ½ at −a and the density ¼e^{−(l + a)/2} between.
-With w = 1 − q + qe^l, M(s) = E w^{s+1} where the record is removed, E w^{−s} where it is added. Proofs: ``proofs/laplace.md``.
+The loss l of the pair itself has, without the record, atoms ½e^{−a} at a and ½ at −a and the density ¼e^{−(l + a)/2}
+between. With w = 1 − q + qe^l, M(s) = E w^{s+1} where the record is removed, E w^{−s} where it is added. Proofs:
+``proofs/laplace.md``.
 """
 
 from __future__ import annotations
@@ -114,8 +115,8 @@ class SampledLaplaceTransform:
     def _error(self, rule: Rule, power: Floats, u: float) -> Floats:
         """log of that of M − 1: what w^s is on the ellipse of each panel.
 
-        With y = Im l there, |w| is between w(Re l) and its product with max{1 − s(1 − cos y), cos ½y}, s = d log w/dl, and
-        arg w ≤ min(1, qe^l/(1 − q))·y.
+        With y = Im l there, |w| is between w(Re l) and its product with max{1 − s(1 − cos y), cos ½y}, s = d log w/dl,
+        and arg w ≤ min(1, qe^l/(1 − q))·y.
         """
         middle, half = 0.5 * (rule.edges[1:] + rule.edges[:-1]), 0.5 * (rule.edges[1:] - rule.edges[:-1])
         far, near = middle + _WIDE * half, middle - _WIDE * half
@@ -124,7 +125,9 @@ class SampledLaplaceTransform:
         y = 0.5 * math.pi * half
         fall = np.log(np.maximum(1 - steep * (1 - np.cos(y)), np.cos(0.5 * y)) * (1 - 1e-9))
         log_w = np.maximum(p * log_weighted(self.q, far), p * log_weighted(self.q, near)) + np.minimum(p, 0.0) * fall
-        log_size = np.logaddexp(0.0, log_w + u * steep * 0.5 * math.pi * half) - 0.5 * (near + self.a) + np.log(0.25 * half)
+        log_size = (
+            np.logaddexp(0.0, log_w + u * steep * 0.5 * math.pi * half) - 0.5 * (near + self.a) + np.log(0.25 * half)
+        )
         return np.asarray(np.logaddexp.reduce(log_size, axis=-1) + _LOG_ERROR + 1e-9, dtype=np.float64)
 
     @np.errstate(over="ignore", invalid="ignore")
@@ -141,7 +144,9 @@ class SampledLaplaceTransform:
         moved = np.expm1(np.where(near[:, None], z, 0.0)) @ rule.weights
         total = np.exp(z - top[:, None]) @ rule.weights
         value = np.where(near, np.log1p(moved), top + np.log(total))
-        grown = np.exp(np.maximum(z, 0.0) - np.maximum(top, value)[:, None]) * np.exp(np.maximum(top - value, 0.0))[:, None]
+        grown = (
+            np.exp(np.maximum(z, 0.0) - np.maximum(top, value)[:, None]) * np.exp(np.maximum(top - value, 0.0))[:, None]
+        )
         rounding = (grown * (size + np.abs(np.where(near[:, None], z, 1.0)))) @ rule.weights + np.abs(value)
         error = unit * rounding + np.exp(self._error(rule, power, 0.0) - value)
         return RealValues(np.asarray(value), np.asarray(error))
@@ -239,7 +244,9 @@ class SampledLaplaceTransform:
             # fan starts at 0: moved to the first point of the grid.
             modulus = np.abs(fan(tilted * np.exp(1j * first * (rule.log_w - mean)), rule.log_w - mean, step, _GRID + 1))
             beyond = np.maximum.accumulate((modulus + 0.5 * step * spread)[::-1])[::-1]
-            at = np.clip(((u - first) / step).astype(np.int64) if step > 0 else np.zeros(u.size, dtype=np.int64), 0, _GRID)
+            at = np.clip(
+                ((u - first) / step).astype(np.int64) if step > 0 else np.zeros(u.size, dtype=np.int64), 0, _GRID
+            )
             bound = np.maximum(bound, np.where(u < last, beyond[at], 0.0))
         else:
             bound = np.where(u < last, 1.0, bound)
@@ -252,7 +259,8 @@ def middle_profile(a: float, q: float, epsilon: Floats, *, add: bool) -> tuple[F
     """E (1 − e^{ε − L})_+ over |l| < a, l the loss of the Laplace pair itself, at any real ε; and a bound on its error.
 
     With w(l₀) = e^ε it is (q/2)(1 − e^{(l₀ − a)/2})² where the record is removed, with w(l₀) = e^{−ε} where it is added
-    (qe^ε/2)(e^{l₀/2} − e^{−a/2})²; beyond l₀ = ∓a, where all of it counts, it is linear in e^ε. q = 1: without sampling.
+    (qe^ε/2)(e^{l₀/2} − e^{−a/2})²; beyond l₀ = ∓a, where all of it counts, it is linear in e^ε. q = 1: without
+    sampling.
     """
     sign = -1.0 if add else 1.0
     low, high = (float(x) for x in log_weighted(q, np.array([-a, a])))
@@ -273,7 +281,9 @@ def middle_profile(a: float, q: float, epsilon: Floats, *, add: bool) -> tuple[F
     found = np.where(epsilon < top, value + beyond * whole, 0.0)
     size = UNIT * (1 + a) * (np.abs(epsilon) + abs(low) + abs(high))
     edge = np.where(np.abs(epsilon - top) <= 64 * size, (16 * size) ** 2 * steep, 0.0)
-    return np.asarray(found), np.asarray(64 * UNIT * (1 + a + np.abs(epsilon)) * (found + np.maximum(mass, 0.0)) + edge + TINY)
+    return np.asarray(found), np.asarray(
+        64 * UNIT * (1 + a + np.abs(epsilon)) * (found + np.maximum(mass, 0.0)) + edge + TINY
+    )
 
 
 @functools.lru_cache(maxsize=16)

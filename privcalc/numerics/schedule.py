@@ -8,8 +8,8 @@ and y = d + μt is normal with mean d = λ − μ²/2 and deviation μ. So with 
 
     E[w^p] = e^{−p g(λ)} ∫ φ((y − d)/μ)/μ · e^{p g(y)} dy,
 
-where g is the same for all entries (μ, q). One grid of y serves all of them, and their transforms are products of two matrices:
-one has a row for every entry, the other one for every c or node. Proof: ``proofs/schedule.md``.
+where g is the same for all entries (μ, q). One grid of y serves all of them, and their transforms are products of two
+matrices: one has a row for every entry, the other one for every c or node. Proof: ``proofs/schedule.md``.
 """
 
 from __future__ import annotations
@@ -128,7 +128,9 @@ class PreparedSchedule:
         if self.of.add:
             return np.zeros((c.size, self.of.mu.size))
         with np.errstate(over="ignore"):
-            return np.asarray(np.exp(self.of.log_edge(c, self.theta, np.asarray(self._end)) - log_scale), dtype=np.float64)
+            return np.asarray(
+                np.exp(self.of.log_edge(c, self.theta, np.asarray(self._end)) - log_scale), dtype=np.float64
+            )
 
     def edge(self, c: Floats | float) -> Floats:
         """Errors of all uses together that come from the cut."""
@@ -197,7 +199,9 @@ class PreparedSchedule:
         """Return Σ n K(c), shape (n,), and a bound on its error."""
         value, rounding = self._values(c)
         moved = (
-            self._moved(np.max(np.abs(self._real)) + np.abs(self.of.fixed), 1.0) if c.size > 1 else self._at(float(c[0])).moved
+            self._moved(np.max(np.abs(self._real)) + np.abs(self.of.fixed), 1.0)
+            if c.size > 1
+            else self._at(float(c[0])).moved
         )
         with np.errstate(over="ignore"):
             error = rounding + self._missed(value) + np.log1p(self._edge(c, value))
@@ -240,7 +244,14 @@ class PreparedSchedule:
             if not np.all(np.abs(weights.sum(axis=1) - 1) <= 1e-9 + 2 * off[rows]):
                 raise ArithmeticError("two evaluations of M(c) disagree")
             # Every weight, its exponent, and the sum are rounded (``proofs/schedule.md``, §4).
-            unit = 64 + self.y.size / 32 + 90 + 4 * (square + line**2) + 20 * abs(p) * (modulus + np.abs(fixed)) + 4 * np.abs(k)
+            unit = (
+                64
+                + self.y.size / 32
+                + 90
+                + 4 * (square + line**2)
+                + 20 * abs(p) * (modulus + np.abs(fixed))
+                + 4 * np.abs(k)
+            )
             slope = UNIT * ((sizes * unit) @ modulus) + at.moved[rows]
             for start in starts:
                 part = slice(start, min(start + columns, size))
@@ -251,7 +262,9 @@ class PreparedSchedule:
                 total[part] += value
                 slack[part] += more + 2 * UNIT * np.abs(total[part])
         turn = float((self.counts * self.of.fixed).sum())
-        blur = 64 * u * float((self.counts * np.abs(self.of.fixed)).sum()) + 80 * float((self.counts * np.abs(at.k)).sum())
+        blur = 64 * u * float((self.counts * np.abs(self.of.fixed)).sum()) + 80 * float(
+            (self.counts * np.abs(at.k)).sum()
+        )
         total = total + 1j * u * turn
         slack = slack + UNIT * (blur + 8 * np.abs(total))
         return NodeValues(np.conj(total) if self.of.add else total, slack * (1 + 1e-9))

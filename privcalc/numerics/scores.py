@@ -2,9 +2,9 @@
 
 Its laws with and without the shifts give lower bounds.
 
-A step's score is log(1 − q + qr), r = e^{μx − μ²/2}, rounded to a multiple of a spacing: whatever q and the spacing are, the
-sum is a function of what is released, and so is its residue modulo a number of points: sums are convolved on a circle, directly,
-all terms ≥ 0, and no mass is missing. Proof: ``proofs/allocation.md``, §6.
+A step's score is log(1 − q + qr), r = e^{μx − μ²/2}, rounded to a multiple of a spacing: whatever q and the spacing
+are, the sum is a function of what is released, and so is its residue modulo a number of points: sums are convolved on a
+circle, directly, all terms ≥ 0, and no mass is missing. Proof: ``proofs/allocation.md``, §6.
 """
 
 from __future__ import annotations

@@ -39,7 +39,8 @@ def crossing(
         rtol: the search stops when it moves by less than this, relative.
         both: whether the left end is wanted too.
         slope: about −d log f/d log x, if that is known; used to search only.
-        above: where upper ends cross, not the middle: the right end is wanted alone, and a tenth of the width may be left over.
+        above: where upper ends cross, not the middle: the right end is wanted alone, and a tenth of the width may be
+            left over.
 
     Returns:
         ``(left, right)``: lower(left) ≥ target, or left = low; upper(right) ≤ target, or right = high.
@@ -59,7 +60,8 @@ def crossing(
     x, spare = _search(once, target, guess, low, high, rtol, slope, above)
     if not math.isfinite(x):
         return low, high
-    # The first step out is what the search left open and the enclosure's own width demand; it doubles until the predicate holds.
+    # The first step out is what the search left open and the enclosure's own width demand;
+    # it doubles until the predicate holds.
     first = max(spare, 2 * x * 2.0**-52, 5e-324)
     right = _certify(lambda y: once(y)[1] <= target, x, first, high)
     return (_certify(lambda y: once(y)[0] >= target, x, -first, low) if both else low), right
@@ -92,7 +94,8 @@ def _search(
 ) -> tuple[float, float]:
     """A point near the crossing (NaN if there is none), and by how much it may be off.
 
-    Steps of inverse quadratic interpolation, or secant ones, of log f over log x, inside the bracket that the signs so far allow.
+    Steps of inverse quadratic interpolation, or secant ones, of log f over log x, inside the bracket that the signs so
+    far allow.
     """
     left, right = low, high  # log f > log target at left, < at right
     log_target = math.log(target)

@@ -40,7 +40,9 @@ class ThetaTransform(PeriodicTransform):
         moved = -4 * small * np.sin(math.pi * self._turns(c)) ** 2 / (1 + 2 * small)  # S(0)/S(0) at 0, less 1
         # The second term of the sum, e^{−8π²σ²} ≤ small⁴, changes S as the first one does.
         angle = np.minimum(c * self.shift, 1.0) ** 2
-        return RealValues(value + np.log1p(moved), 16 * UNIT * value + small * angle * (64 * UNIT * (1 + c * self.shift) + 1e-20))
+        return RealValues(
+            value + np.log1p(moved), 16 * UNIT * value + small * angle * (64 * UNIT * (1 + c * self.shift) + 1e-20)
+        )
 
     def log_nodes(self, c: float, step: float, size: int) -> NodeValues:
         """The formula above; where S vanishes it is known to its own error only."""

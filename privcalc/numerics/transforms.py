@@ -47,8 +47,9 @@ class GaussianTransform(ClosedTransform):
 class LaplaceTransform(ClosedTransform):
     """Laplace at distance a (in units of its scale): atoms at ±a and a density between them.
 
-    M(s) = [e^{sa} + e^{−(s+1)a}]/2 + [e^{sa} − e^{−(s+1)a}]/(2(2s + 1)): integrate e^{sL} over the three pieces of the line
-    (Mironov 2017, Table II, at α = s + 1). The atoms keep |M| from decaying; the bound on it is that of the two terms.
+    M(s) = [e^{sa} + e^{−(s+1)a}]/2 + [e^{sa} − e^{−(s+1)a}]/(2(2s + 1)): integrate e^{sL} over the three pieces of the
+    line (Mironov 2017, Table II, at α = s + 1). The atoms keep |M| from decaying; the bound on it is that of the two
+    terms.
     """
 
     a: float
@@ -121,7 +122,9 @@ class DiscreteTransform:
         if not n:
             return self
         kept = np.sort(order[n:])
-        return DiscreteTransform(self.masses[kept], self.losses[kept], self.blur, self.lost + float(sums[n - 1]) * (1 + 1e-9))
+        return DiscreteTransform(
+            self.masses[kept], self.losses[kept], self.blur, self.lost + float(sums[n - 1]) * (1 + 1e-9)
+        )
 
     def edge(self, c: Floats | float) -> Floats:
         """Nothing is left out."""
@@ -141,7 +144,9 @@ class DiscreteTransform:
         large = top + np.log(np.exp(z - top[..., None]) @ p)
         size = np.where(near, np.abs(np.where(near[..., None], z, 0.0)) @ p, 1 + np.abs(z).max(axis=-1))
         # The masses sum to 1 within the blur and what is lost; M(c) ≥ e^{−1} where it is near.
-        return RealValues(np.where(near, small, large), self.blur * (1 + c) * 1.01 + 3 * self.lost + 8 * self._unit * size)
+        return RealValues(
+            np.where(near, small, large), self.blur * (1 + c) * 1.01 + 3 * self.lost + 8 * self._unit * size
+        )
 
     def log_nodes(self, c: float, step: float, size: int) -> NodeValues:
         """The mean of e^{iuL} under the tilted law."""
@@ -150,7 +155,8 @@ class DiscreteTransform:
         weights /= weights.sum()
         value = fan(weights, losses, step, size)
         u, reach = step * np.arange(size, dtype=np.float64), float(np.abs(losses).max())
-        # A tilted weight is off by the blur of p, c times that of L, and the exponent's rounding; an angle by u times that of L.
+        # A tilted weight is off by the blur of p, c times that of L, and the exponent's rounding;
+        # an angle by u times that of L.
         error = 2 * (self.blur * (1 + 2 * c + u) + UNIT * (8 * c + 4 * u) * reach + self._unit)
         with np.errstate(divide="ignore"):
             log_m, slack = log_slack(np.log(value), error)

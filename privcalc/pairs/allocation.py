@@ -68,7 +68,9 @@ class AllocationPair(Pair):
         """
         if self.mu > MOST_MU:
             most, _, most_error = gdp_profile(self.mu, epsilon)
-            return self._of_root(epsilon, *self._sharpened(epsilon, np.zeros_like(most), np.zeros_like(most), most + most_error))
+            return self._of_root(
+                epsilon, *self._sharpened(epsilon, np.zeros_like(most), np.zeros_like(most), most + most_error)
+            )
         t, sign = self.steps, -1.0 if self.add else 1.0
         near = np.minimum(epsilon, 700.0)
         k = t * np.expm1(sign * near)
@@ -79,7 +81,9 @@ class AllocationPair(Pair):
         delta = share * put
         # A rounding of k counts as much as the mass beyond.
         error = share * (put_error + 4 * UNIT * np.abs(k) * (mass + mass_error)) + 8 * UNIT * (2 + near) * delta
-        tail, tail_error = (mass - delta, mass_error + error) if self.add else (np.exp(near) * mass, np.exp(near) * mass_error)
+        tail, tail_error = (
+            (mass - delta, mass_error + error) if self.add else (np.exp(near) * mass, np.exp(near) * mass_error)
+        )
         most, _, most_error = gdp_profile(self.mu, epsilon)
         high = np.minimum(delta + error, most + most_error)
         if not self.add:
@@ -172,7 +176,9 @@ class MergedPair(Pair):
         rise = np.expm1(np.minimum(np.maximum(epsilon - self.end, 0.0), 700.0))
         beyond, gone = epsilon > self.end, epsilon >= self.max_loss
         delta = np.where(beyond, np.maximum(last - slope * rise, 0.0), delta)
-        error = np.where(beyond, blur * (1 + 2 * rise * slope / last) + 8 * UNIT * (last + slope * rise * (1 + epsilon)), error)
+        error = np.where(
+            beyond, blur * (1 + 2 * rise * slope / last) + 8 * UNIT * (last + slope * rise * (1 + epsilon)), error
+        )
         tail = np.where(beyond, slope * (1 + rise), tail)
         return ProfileValues(np.where(gone, 0.0, delta), np.where(gone, 0.0, tail), np.where(gone, TINY, error))
 
@@ -237,7 +243,9 @@ def _on_points(law: Points, steps: int) -> tuple[DiscretePair, float]:
     lost_p, lost_q = (float(x[: inside.start].sum() + x[inside.stop :].sum()) for x in (p, q))
     gone = max(law.excess * math.exp(law.logs[-1] - math.log(steps)) + lost_p, law.zero + lost_q)
     blur = 4 * (law.relative + law.shift) + UNIT * (16 + 4 * q.size)
-    pair = DiscretePair(tuple((inside_p / inside_p.sum()).tolist()), tuple((inside_q / inside_q.sum()).tolist()), 0.0, blur)
+    pair = DiscretePair(
+        tuple((inside_p / inside_p.sum()).tolist()), tuple((inside_q / inside_q.sum()).tolist()), 0.0, blur
+    )
     return pair, gone * (1 + 1e-6)
 
 

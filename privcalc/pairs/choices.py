@@ -1,7 +1,7 @@
 """Many choices of bounded range, played as a game by whoever may choose the candidates: one use of one pair.
 
-Its profile is the value of the game (``numerics/routes/choices.py``), which adaptive choices attain, and which Gaussian DP bounds
-where there are too many of them to play. Proofs: ``proofs/choices.md``.
+Its profile is the value of the game (``numerics/routes/choices.py``), which adaptive choices attain, and which Gaussian
+DP bounds where there are too many of them to play. Proofs: ``proofs/choices.md``.
 """
 
 from __future__ import annotations
@@ -90,7 +90,9 @@ def playable(levels: Levels) -> tuple[bool, bool]:
     """Whether the game gives a narrower answer than its limit, and is played to its end: from above, and from below."""
     found = []
     for orders in (True, False):
-        fine = sum(count for _, count in levels) > 1 and choices.fineness(levels, SMALL, orders=orders) >= choices.COARSEST
+        fine = (
+            sum(count for _, count in levels) > 1 and choices.fineness(levels, SMALL, orders=orders) >= choices.COARSEST
+        )
         found.append(fine and choices.solve(levels, SMALL)[not orders] is not None)
     return found[0], found[1]
 
@@ -98,8 +100,8 @@ def playable(levels: Levels) -> tuple[bool, bool]:
 def gaussian_mu(levels: Levels) -> float:
     """A μ for which choices of (range, count), in any order that may depend on outputs, are μ-GDP.
 
-    Each adds at most v·min(κ, s/(s − v)) to s = μ², v = a²/4, where κv = (2Φ⁻¹(1/(1 + e^{−a/2})))² holds of one choice; s is at
-    least Σv of what was added before. The sum of a falling function is less than its integral, one v earlier.
+    Each adds at most v·min(κ, s/(s − v)) to s = μ², v = a²/4, where κv = (2Φ⁻¹(1/(1 + e^{−a/2})))² holds of one choice;
+    s is at least Σv of what was added before. The sum of a falling function is less than its integral, one v earlier.
     """
     v = [0.25 * a * a for a, _ in levels]
     most, total = max(v), math.fsum(n * one for (_, n), one in zip(levels, v, strict=True))

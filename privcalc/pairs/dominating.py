@@ -28,7 +28,8 @@ class Others:
     def __and__(self, other: Others) -> Others:
         """Return the numbers that meet both conditions."""
         runs, attains = (
-            (max(one[0], two[0]), min(one[1], two[1])) for one, two in ((self.runs, other.runs), (self.attains, other.attains))
+            (max(one[0], two[0]), min(one[1], two[1]))
+            for one, two in ((self.runs, other.runs), (self.attains, other.attains))
         )
         return Others(runs, attains)
 
@@ -49,14 +50,17 @@ class Pairs:
     Attributes:
         forward: dominates every (output with the record, output without it); under replace-one, every ordered pair.
         backward: dominates the reverse order.
-        attained: pairs that really occur, in the same two directions, where the dominating ones may not; they give the lower
-            ends. None where the dominating pairs occur themselves.
-        also: more pairs that occur as well, by rising largest loss; which of them gives the best lower end depends on the run.
-        attained_alone: whether the dominating profile is attained, at every ε, by a single use: then it is exact for one.
+        attained: pairs that really occur, in the same two directions, where the dominating ones may not; they give the
+            lower ends. None where the dominating pairs occur themselves.
+        also: more pairs that occur as well, by rising largest loss; which of them gives the best lower end depends on
+            the run.
+        attained_alone: whether the dominating profile is attained, at every ε, by a single use: then it is exact for
+            one.
         alternative: pairs that dominate too, which are better for some runs.
         bound: the name of the theorem that gives the dominating pairs, where they are not attained.
         others: the numbers of other records for which what is attained occurs (``proofs/together.md``).
-        choice: of a choice whose loss has a known range, that range: many of them are a game (``proofs/choices.md``); else 0.
+        choice: of a choice whose loss has a known range, that range: many of them are a game (``proofs/choices.md``);
+            else 0.
     """
 
     forward: Pair

@@ -85,7 +85,10 @@ class OppositeGaussianPair(SymmetricPair):
         with np.errstate(divide="ignore"):
             # log 2A; all terms of μt are ≥ 0, so nothing cancels where μ and ε are tiny
             log_twice = log_rest - log_q + 0.5 * mu * mu + 0.5 * epsilon + np.log(-np.expm1(-epsilon))
-            t = (0.5 * epsilon + np.where(log_twice > 20, log_twice, np.arcsinh(0.5 * np.exp(np.minimum(log_twice, 20.0))))) / mu
+            t = (
+                0.5 * epsilon
+                + np.where(log_twice > 20, log_twice, np.arcsinh(0.5 * np.exp(np.minimum(log_twice, 20.0))))
+            ) / mu
             # In logarithms, because e^ε brings to light what would have underflowed.
             log_stay = log_rest + log_ndtr(-t)
             p = np.exp(np.logaddexp(log_stay, log_q + log_ndtr(mu - t)))

@@ -15,9 +15,9 @@ class LeakPair(Pair):
 
     Under composition leaks are set apart.
 
-    Above: δ(ε) ≤ leak + (1 − leak)·δ_pair(ε). Below, at least ``attained`` + (1 − ``dropped``)·δ_pair(ε): an (ε, δ) mechanism
-    attains both with all three equal to δ; for its Poisson sample see ``proofs/conversions.md``, §2. All three are bounds, of
-    which ``attained`` is the lower one, and at most 1.
+    Above: δ(ε) ≤ leak + (1 − leak)·δ_pair(ε). Below, at least ``attained`` + (1 − ``dropped``)·δ_pair(ε): an (ε, δ)
+    mechanism attains both with all three equal to δ; for its Poisson sample see ``proofs/conversions.md``, §2. All
+    three are bounds, of which ``attained`` is the lower one, and at most 1.
     """
 
     pair: Pair

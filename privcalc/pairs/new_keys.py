@@ -40,7 +40,9 @@ class Part:
         delta, tail, error = self._inside(inner)
         size = (self.came + self.went) * CHANCE + UNIT * np.abs(epsilon)
         found = sure + kept * delta
-        return ProfileValues(found, kept * tail, kept * error + 2 * (sure * CHANCE + size * (tail + delta)) + 8 * UNIT * found)
+        return ProfileValues(
+            found, kept * tail, kept * error + 2 * (sure * CHANCE + size * (tail + delta)) + 8 * UNIT * found
+        )
 
     def _inside(self, x: Floats) -> ProfileValues:
         """Return the profile of the noise; at x < 0 from the reverse order, 1 − e^x(1 − δ(−x))."""
@@ -52,7 +54,9 @@ class Part:
         mirrored = -np.expm1(np.minimum(x, 0.0)) + scale * delta
         slope = np.maximum(scale * (1 - delta - tail), 0.0)
         return ProfileValues(
-            np.where(x < 0, mirrored, delta), np.where(x < 0, slope, tail), np.where(x < 0, scale * error + 4 * UNIT, error)
+            np.where(x < 0, mirrored, delta),
+            np.where(x < 0, slope, tail),
+            np.where(x < 0, scale * error + 4 * UNIT, error),
         )
 
 

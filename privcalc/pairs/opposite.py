@@ -1,13 +1,13 @@
 """Replace-one under Poisson sampling: two opposite records, from a pair (with the record, without it).
 
-Let f be the trade-off curve of "without" against "with": a test of level τ has a false negative rate of at least f(τ). The pair
-on [0, 1] with the distribution functions (1 − q)τ + q(1 − f(τ)) and (1 − q)τ + q f(1 − τ) dominates every two outputs of which
-one sampled one record and the other another one; it is its own reverse. So
+Let f be the trade-off curve of "without" against "with": a test of level τ has a false negative rate of at least f(τ).
+The pair on [0, 1] with the distribution functions (1 − q)τ + q(1 − f(τ)) and (1 − q)τ + q f(1 − τ) dominates every two
+outputs of which one sampled one record and the other another one; it is its own reverse. So
 
     δ(ε) = sup_τ (1 − q)(1 − e^ε)τ + q(1 − f(τ)) − e^ε q f(1 − τ).
 
-A level τ is that of the largest likelihood ratios r of with/without; at τ the loss is log w(r(τ)) − log w(r(1 − τ)), w(r) = 1 − q
-+ qr. Proof: ``proofs/replace_one.md``.
+A level τ is that of the largest likelihood ratios r of with/without; at τ the loss is log w(r(τ)) − log w(r(1 − τ)),
+w(r) = 1 − q + qr. Proof: ``proofs/replace_one.md``.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ def finite(p: Floats, q: Floats, rate: float) -> DiscretePair:
 
     What P has where Q is 0 is a leak, and left out.
 
-    A cell of levels between two neighbouring sums of Q, from above or from below, has one ratio at τ and one at 1 − τ. Levels up
-    to ½, where sums lose nothing; the others mirror them.
+    A cell of levels between two neighbouring sums of Q, from above or from below, has one ratio at τ and one at 1 − τ.
+    Levels up to ½, where sums lose nothing; the others mirror them.
     """
     ratio = p / q
     order = np.argsort(-ratio, kind="stable")
@@ -164,7 +164,9 @@ class OppositePair(SymmetricPair):
         """log w(e^a) − log w(e^{−b}), a and b the largest losses of the base pair and of its reverse."""
         least = -math.log1p(-self.rate) if self.leak and self.rate < 1 else math.inf
         if not self.leak:
-            least = SampledPair(self.base, self.rate, add=True).max_loss if self.rate < 1 else self.base.reverse.max_loss
+            least = (
+                SampledPair(self.base, self.rate, add=True).max_loss if self.rate < 1 else self.base.reverse.max_loss
+            )
         return (SampledPair(self.base, self.rate, add=False).max_loss + least) * (1 + 2 * UNIT)
 
     @property

@@ -4,8 +4,8 @@ A mechanism turns a neighbouring relation into pairs; everything else (compositi
 from two faces of a pair, with the privacy loss L = log dP/dQ under P:
 
 * the *profile* δ(ε) = E_P[(1 − e^{ε−L})_+], of the pair and of its reverse, for ε ≥ 0: every pair has it;
-* the *transform* M(s) = E_P[e^{sL}]: where a pair has one in a form with certified errors, the contour route may use it; on the
-  real axis log M(α − 1) = (α − 1)D_α is known of every pair, at least as a bound.
+* the *transform* M(s) = E_P[e^{sL}]: where a pair has one in a form with certified errors, the contour route may use
+  it; on the real axis log M(α − 1) = (α − 1)D_α is known of every pair, at least as a bound.
 
 A guarantee given as Rényi divergences has the real axis only (``moments_only``); its profile is the bound that follows.
 """
@@ -43,9 +43,10 @@ class Pair(ABC):
     def profile(self, epsilon: Floats) -> ProfileValues:
         """Return ``(delta, tail, error)`` at losses ε ≥ 0.
 
-        They are δ(ε); e^ε·Q(L > ε), the slope of the profile in e^ε times −e^ε; and a bound on the absolute error of δ. Near an
-        atom the tail may be that of its other side: it is promised that some line below the whole profile passes ε at
-        ``delta − error``, and that its slope is that of ``tail`` up to ``slope_error`` (``proofs/tails.md``).
+        They are δ(ε); e^ε·Q(L > ε), the slope of the profile in e^ε times −e^ε; and a bound on the absolute error of δ.
+        Near an atom the tail may be that of its other side: it is promised that some line below the whole profile
+        passes ε at ``delta − error``, and that its slope is that of ``tail`` up to ``slope_error``
+        (``proofs/tails.md``).
         """
 
     def bounds(self, epsilon: float) -> Bounds:
@@ -84,8 +85,8 @@ class Pair(ABC):
     def zcdp(self) -> float:
         """A ρ with D_α(P‖Q) ≤ ρα for every α > 1, and likewise for (Q, P).
 
-        Where the pair stands for many (bounded range), of all of these, not of the pair itself: from above both bounds hold of
-        what occurs, from below neither is used (``proofs/exponential.md``).
+        Where the pair stands for many (bounded range), of all of these, not of the pair itself: from above both bounds
+        hold of what occurs, from below neither is used (``proofs/exponential.md``).
         """
         return math.inf
 

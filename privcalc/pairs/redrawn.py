@@ -87,5 +87,9 @@ def _counts(law: Draws) -> tuple[list[int], list[float], float]:
     weights = law.weights
     rest = np.cumsum(weights[::-1])[::-1]
     most = max(int(np.count_nonzero(rest > _NEGLIGIBLE)), 2)
-    left = float(rest[most]) * (1 + 1e-9) + 1e-300 if most < weights.size else (1e-300 if law.largest < law.records else 0.0)
+    left = (
+        float(rest[most]) * (1 + 1e-9) + 1e-300
+        if most < weights.size
+        else (1e-300 if law.largest < law.records else 0.0)
+    )
     return list(range(1, most)), weights[1:most].tolist(), left

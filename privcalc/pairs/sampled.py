@@ -40,7 +40,9 @@ class SampledPair(Pair):
         delta, tail, error = self.base.profile(inner)
         # δ has slope −tail in ε', and ε' is off by a few units: perhaps from beyond an atom, where the tail is smaller.
         steepest = (
-            tail if self.base.gdp is not None else np.maximum(tail, self.base.profile(inner - 16 * UNIT * np.abs(inner)).tail)
+            tail
+            if self.base.gdp is not None
+            else np.maximum(tail, self.base.profile(inner - 16 * UNIT * np.abs(inner)).tail)
         )
         error = q * (error + 8 * UNIT * (np.abs(inner) * steepest + delta)) + TINY
         return ProfileValues(q * delta, tail * np.exp(epsilon - inner), error)
@@ -127,12 +129,13 @@ class SampledPair(Pair):
 class JointConvexityPair(SymmetricPair):
     """Replacing one record of a sample: a bound by advanced joint convexity; symmetric by construction.
 
-    With ε' = log(1 + (e^ε − 1)/q) and β = e^{ε − ε'}, for ε ≥ 0 (Balle, Barthe, Gaboardi 2018, Theorem 2 and the convexity of δ),
+    With ε' = log(1 + (e^ε − 1)/q) and β = e^{ε − ε'}, for ε ≥ 0 (Balle, Barthe, Gaboardi 2018, Theorem 2 and the
+    convexity of δ),
 
         δ_q(ε) ≤ q·[(1 − β)·δ_one(ε') + β·δ_two(ε')],
 
-    ``one`` being the pair (with the record, without it) and ``two`` the pair of the two replaced records' outputs. The true
-    profile is convex, so the convex minorant of this bound and of its swap holds too, and composes.
+    ``one`` being the pair (with the record, without it) and ``two`` the pair of the two replaced records' outputs. The
+    true profile is convex, so the convex minorant of this bound and of its swap holds too, and composes.
     Proof: ``proofs/fixed_size.md``, §2.
     """
 

@@ -8,7 +8,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from privcalc.numerics.faces import ClosedTransform, Complexes, NodeValues, ProfileValues, RealValues, Transform, log_slack
+from privcalc.numerics.faces import (
+    ClosedTransform,
+    Complexes,
+    NodeValues,
+    ProfileValues,
+    RealValues,
+    Transform,
+    log_slack,
+)
 from privcalc.numerics.floats import TINY, UNIT, Floats
 from privcalc.numerics.routes.atoms import Atoms
 from privcalc.numerics.routes.binomial import AtomLaw, Masses, binomial, power
@@ -32,8 +40,9 @@ _LARGE = 600.0
 class TwoPointPair(Pair):
     """A loss that is ``up`` or −``down``: a general pair with two outcomes. Proof: ``proofs/randomized_response.md``.
 
-    With ``neutral`` = m > 0, and then up = down = ε, the loss is also 0: P = (p, r, …, r) against Q = (r, p, r, …, r) over 2 + m
-    outcomes, or P = (p, r, mr) against Q = (r, p, mr) for any m. ``count`` > 1 is the exact composition of that many uses.
+    With ``neutral`` = m > 0, and then up = down = ε, the loss is also 0: P = (p, r, …, r) against Q = (r, p, r, …, r)
+    over 2 + m outcomes, or P = (p, r, mr) against Q = (r, p, mr) for any m. ``count`` > 1 is the exact composition of
+    that many uses.
     """
 
     up: float
@@ -90,7 +99,10 @@ class TwoPointPair(Pair):
         p, zero, low = self.masses()
         if self.up == self.down and not self.neutral:
             return 0.0, math.sqrt(self.count) * symmetric_mu(self.up)
-        ends = [_quantile(math.log(p), low + zero), _quantile(math.log(p) - self.up, low + zero - p * math.expm1(-self.up))]
+        ends = [
+            _quantile(math.log(p), low + zero),
+            _quantile(math.log(p) - self.up, low + zero - p * math.expm1(-self.up)),
+        ]
         far = max(abs(end) for end in ends)
         mu = ends[0] - ends[1] + 1e-13 * (1 + far)
         if far < 30:  # the mean value theorem, without cancellation
@@ -117,7 +129,9 @@ class TwoPointPair(Pair):
         if self.count > 1 or max(self.up, self.down) > _LARGE:
             return None
         p, zero, low = self.masses()
-        kept = [(mass, mass * math.exp(-loss)) for loss, mass in ((self.up, p), (0.0, zero), (-self.down, low)) if mass > 0]
+        kept = [
+            (mass, mass * math.exp(-loss)) for loss, mass in ((self.up, p), (0.0, zero), (-self.down, low)) if mass > 0
+        ]
         x, y = np.array(kept).T
         return x, y
 
@@ -198,7 +212,9 @@ class TwoPointTransform(ClosedTransform):
         """M(c + iu)/M(c) is the mean of e^{iuL} under the tilted law (p e^{c·up}, z, d e^{−c·down})/M(c)."""
         p, zero, low = self.pair.masses()
         u = step * np.arange(size, dtype=np.float64)
-        weights = np.array([p, zero * math.exp(-c * self.pair.up), low * math.exp(-c * (self.pair.up + self.pair.down))])
+        weights = np.array(
+            [p, zero * math.exp(-c * self.pair.up), low * math.exp(-c * (self.pair.up + self.pair.down))]
+        )
         weights /= weights.sum()
         up, down = np.asarray(u * self.pair.up), np.asarray(u * self.pair.down)
         value = weights[0] * _turn(up) + weights[2] * _turn(-down)

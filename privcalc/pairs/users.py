@@ -28,7 +28,8 @@ class UsersPair(Pair):
 
     J records of a person were removed, J' of another one added.
 
-    None for a J that is always 0. It dominates, and occurs (``proofs/users.md``). The loss log w(t) − log w'(−t) rises in t.
+    None for a J that is always 0. It dominates, and occurs (``proofs/users.md``). The loss log w(t) − log w'(−t) rises
+    in t.
     """
 
     mu: float
@@ -46,7 +47,9 @@ class UsersPair(Pair):
         # Between t and t* the density is e^ε Q − P ≤ (1 − e^{loss − ε})e^ε Q; or, if t lies beyond t*, P − e^ε Q ≤ P.
         noise = 8 * UNIT * (loss.size + epsilon)
         gap = loss.value - epsilon
-        missed = np.where(gap + noise <= 0, -np.expm1(np.minimum(gap - noise, 0.0)) * tail, -np.expm1(-np.abs(gap) - noise))
+        missed = np.where(
+            gap + noise <= 0, -np.expm1(np.minimum(gap - noise, 0.0)) * tail, -np.expm1(-np.abs(gap) - noise)
+        )
         missed = np.where(t >= self._far, np.minimum(missed, p), missed)
         error = missed + 8 * UNIT * ((1 + log_p.size) * p + (1 + log_q.size + epsilon) * tail) + TINY
         beyond = epsilon > self.max_loss * (1 + 16 * UNIT)

@@ -1,7 +1,8 @@
 """Other accountants, each behind one function: from a question to its answer, in our words.
 
-``privcalc compare`` and ``python -m benchmarks.accountants`` ask them through here. Nothing is imported before ``Peer.load``.
-Each is asked as its own documentation does, with its defaults; where it has a parameter without default, as it advises.
+``privcalc compare`` and ``python -m benchmarks.accountants`` ask them through here. Nothing is imported before
+``Peer.load``. Each is asked as its own documentation does, with its defaults; where it has a parameter without default,
+as it advises.
 """
 
 from __future__ import annotations
@@ -16,17 +17,22 @@ from privcalc.peers.question import Answer, Ask, Question
 __all__ = ["PEERS", "Answer", "Ask", "Peer", "Question"]
 
 RENYI = (
-    "Rényi divergences do not determine δ: their best conversion is larger than the truth, most where few steps carry the loss"
+    "Rényi divergences do not determine δ: their best conversion is larger than the truth, "
+    "most where few steps carry the loss"
 )
-GRID = "losses rounded up to a grid of spacing 0.0001: the error adds up over the steps, and mass cut off at the ends counts as δ"
+GRID = (
+    "losses rounded up to a grid of spacing 0.0001: the error adds up over the steps, "
+    "and mass cut off at the ends counts as δ"
+)
 MESH = "a grid that may err by eps_error = 0.01, which is added; δ must allow for delta_error = δ/1000"
 REPLACED = (
-    "under REPLACE_ONE its `_maybe_compose` charges `GaussianDpEvent`, `LaplaceDpEvent` and `SampledWithoutReplacementDpEvent` "
-    "as if a record moved the sum by C. The events define their noise multiplier as s/C with ‖v_i‖ ≤ C (`dp_event.py`), so that "
-    "a replacement moves it by up to 2C; the same package's PLD accountant doubles it for Gaussians and refuses Laplace. "
-    "`RdpAccountant` takes REPLACE_ONE (its documentation says no more than 'The neighboring relation') and refuses it for "
-    "Poisson sampling. Its numbers are right where the noise multiplier is given over 2C, which is how "
-    "`_compute_rdp_sample_wor_gaussian` explains its own argument, but not the event"
+    "under REPLACE_ONE its `_maybe_compose` charges `GaussianDpEvent`, `LaplaceDpEvent` and "
+    "`SampledWithoutReplacementDpEvent` as if a record moved the sum by C. The events define their noise multiplier as "
+    "s/C with ‖v_i‖ ≤ C (`dp_event.py`), so that a replacement moves it by up to 2C; the same package's PLD accountant "
+    "doubles it for Gaussians and refuses Laplace. `RdpAccountant` takes REPLACE_ONE (its documentation says no more "
+    "than 'The neighboring relation') and refuses it for Poisson sampling. Its numbers are right where the noise "
+    "multiplier is given over 2C, which is how `_compute_rdp_sample_wor_gaussian` explains its own argument, "
+    "but not the event"
 )
 LIMIT = "a central limit, exact only for infinitely many steps at infinitely small rates; no bound"
 
@@ -94,9 +100,17 @@ PEERS: dict[str, Peer] = {
         "prv-accountant", "bound", MESH, others.prv_accountant, ("prv_accountant",), has_grid=True, answers=SIGMA
     ),
     "Opacus PRV": Peer(
-        "opacus", "bound", MESH, lambda: others.opacus("PRVAccountant"), ("opacus.accountants",), has_grid=True, answers=SIGMA
+        "opacus",
+        "bound",
+        MESH,
+        lambda: others.opacus("PRVAccountant"),
+        ("opacus.accountants",),
+        has_grid=True,
+        answers=SIGMA,
     ),
-    "Opacus RDP": Peer("opacus", "bound", RENYI, lambda: others.opacus("RDPAccountant"), ("opacus.accountants",), answers=SIGMA),
+    "Opacus RDP": Peer(
+        "opacus", "bound", RENYI, lambda: others.opacus("RDPAccountant"), ("opacus.accountants",), answers=SIGMA
+    ),
     "Opacus GDP": Peer(
         "opacus", "estimate", LIMIT, lambda: others.opacus("GaussianAccountant"), ("opacus.accountants",), answers=SIGMA
     ),

@@ -1,7 +1,7 @@
 """``privcalc compare``: every installed accountant on one run, and why they differ.
 
-Answers are set against our proved interval for the relation that the accountant speaks about; a number below its lower end is too
-small for what was asked, whatever else it may be right for.
+Answers are set against our proved interval for the relation that the accountant speaks about; a number below its lower
+end is too small for what was asked, whatever else it may be right for.
 """
 
 from __future__ import annotations
@@ -52,7 +52,8 @@ def compare(run: Questions, *, delta: float, relation: Relation = ADD_OR_REMOVE_
         relation: the neighbouring relation.
 
     Returns:
-        One row for each accountant that is installed, also for those that cannot describe the run or fail, with the reason.
+        One row for each accountant that is installed, also for those that cannot describe the run or fail, with the
+        reason.
 
     Raises:
         PrivcalcError: if our own accountant cannot answer.
@@ -67,7 +68,11 @@ def compare(run: Questions, *, delta: float, relation: Relation = ADD_OR_REMOVE_
     truth = functools.cache(lambda one: run.run.epsilon(delta=value, relation=one))
     answer = truth(asked)
     first = f"{answer.route}; certified in [{answer.lower!r}, {answer.upper!r}]"
-    rows = [Row("privcalc", answer.upper, "proved interval", str(asked), 0.0, ("both ends proved, rounding included", first))]
+    rows = [
+        Row(
+            "privcalc", answer.upper, "proved interval", str(asked), 0.0, ("both ends proved, rounding included", first)
+        )
+    ]
     question = Question(run.run, value, asked)
     for name, peer in PEERS.items():
         if peer.passes_on:

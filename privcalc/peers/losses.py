@@ -61,8 +61,12 @@ def dp_accounting(module: str, name: str) -> Ask:
                 one = package.PoissonSampledDpEvent(rate, package.GaussianDpEvent(noise))
                 return package.SelfComposedDpEvent(one, count)
 
-            return Answer(package.calibrate_dp_mechanism(lambda: make(**options), event, question.target, question.delta))
-        if name == "PLDAccountant" and any(isinstance(m, PureDP | ExponentialMechanism) for m, _ in question.run.entries):
+            return Answer(
+                package.calibrate_dp_mechanism(lambda: make(**options), event, question.target, question.delta)
+            )
+        if name == "PLDAccountant" and any(
+            isinstance(m, PureDP | ExponentialMechanism) for m, _ in question.run.entries
+        ):
             return Answer(pure(question), relation, "asked as ε-DP")
         accountant = make(**options)
         tree = group_event(question) if question.group_size > 1 else adapter.to_event(question.run, relation=relation)
@@ -90,7 +94,9 @@ def opake() -> Ask:
         if question.asks == "sigma":
             _, rate, count = one_kind(question)
             budget = accounting.epsilon_budget(question.target, question.delta)
-            return Answer(float(accounting.calibrate(budget, lambda noise: step(noise, rate) * count, 0.1, 1000.0).param))
+            return Answer(
+                float(accounting.calibrate(budget, lambda noise: step(noise, rate) * count, 0.1, 1000.0).param)
+            )
         parts = pieces(question, "gaussian", "pure")
         whole = accounting.identity()
         for kind, numbers, count in parts:
@@ -139,12 +145,19 @@ def pld_accounting() -> Ask:
         for kind, numbers, count in parts:
             make = package.gaussian_distribution if kind == "gaussian" else package.laplace_distribution
             base, rate = make(scale=numbers[0], **options), numbers[1] if kind == "gaussian" else 1.0
-            sides = [package.subsample_pld_realization(base_pld=base, sampling_prob=rate, direction=side) for side in both]
+            sides = [
+                package.subsample_pld_realization(base_pld=base, sampling_prob=rate, direction=side) for side in both
+            ]
             if len(parts) > 1:  # only equal spacings compose
-                same = {"loss_discretization": SPACING * question.coarser, "tail_truncation": options["tail_truncation"]}
+                same = {
+                    "loss_discretization": SPACING * question.coarser,
+                    "tail_truncation": options["tail_truncation"],
+                }
                 kept = {"bound_type": package.BoundType.DOMINATES, **same}
                 sides = [package.rediscretize_dist_by_bound(dist=side, **kept) for side in sides]
-            one = package.compose_full_pld(remove_dist=sides[0], add_dist=sides[1], bound_type=package.BoundType.DOMINATES)
+            one = package.compose_full_pld(
+                remove_dist=sides[0], add_dist=sides[1], bound_type=package.BoundType.DOMINATES
+            )
             part = one.self_compose(count)
             whole = part if whole is None else whole.compose(part)
         if whole is None:

@@ -8,7 +8,18 @@ from typing import Any
 
 from privcalc.errors import PrivcalcError
 from privcalc.mechanisms.exponential import ExponentialMechanism
-from privcalc.peers.question import EPS_ERROR, Answer, Ask, Piece, Question, best_order, one_kind, pieces, relation_of, steps
+from privcalc.peers.question import (
+    EPS_ERROR,
+    Answer,
+    Ask,
+    Piece,
+    Question,
+    best_order,
+    one_kind,
+    pieces,
+    relation_of,
+    steps,
+)
 
 
 def prv_accountant() -> Ask:
@@ -49,7 +60,9 @@ def opacus(name: str) -> Ask:
             _, rate, count = one_kind(question)
             goal = {"target_epsilon": question.target, "target_delta": question.delta}
             return Answer(
-                float(utils.get_noise_multiplier(**goal, sample_rate=rate, steps=count, accountant=accountant.mechanism()))
+                float(
+                    utils.get_noise_multiplier(**goal, sample_rate=rate, steps=count, accountant=accountant.mechanism())
+                )
             )
         parts = pieces(question, "gaussian")
         accountant.history, relation = steps(question), relation_of(question, parts)

@@ -30,7 +30,8 @@ class Question:
         delta: δ in [0, 1).
         relation: the neighbouring relation.
         group_size: neighbours are up to so many steps of the relation apart.
-        asks: ``epsilon``, ``sigma``, ``advantage`` or ``power`` (the largest true positive rate at 1 % false positives).
+        asks: ``epsilon``, ``sigma``, ``advantage`` or ``power`` (the largest true positive rate at 1 % false
+            positives).
         target: the ε that ``sigma`` has to meet.
         coarser: factor on the grid of those that have one.
     """

@@ -4,8 +4,8 @@
     from privcalc import pictures
     pictures.profile(pc.Gaussian(1.0) * 3).savefig("profile.svg")
 
-Nothing is drawn through ``pyplot``: no window opens, no state is shared. Between the points at which a curve was asked for, the
-picture has straight lines, which prove nothing.
+Nothing is drawn through ``pyplot``: no window opens, no state is shared. Between the points at which a curve was asked
+for, the picture has straight lines, which prove nothing.
 """
 
 from __future__ import annotations
@@ -69,7 +69,9 @@ def profile(
         table = profile_table(run, reach(run, relation) if epsilons is None else epsilons, relation=relation)
     figure, (axes,) = new_figure(1, (5.5, 4))
     axes.plot(table["epsilon"], table["upper"], color="tab:red", label="proved: at most")
-    axes.fill_between(table["epsilon"], table["lower"], table["upper"], color="tab:red", alpha=0.2, label="cannot be told")
+    axes.fill_between(
+        table["epsilon"], table["lower"], table["upper"], color="tab:red", alpha=0.2, label="cannot be told"
+    )
     if points:
         axes.plot(*zip(*points, strict=True), "ko", markersize=4, label="stated")
     axes.set(xlabel="ε", ylabel="δ", title=f"privacy profile, {relation}")
@@ -97,7 +99,8 @@ def tradeoff(
     """The trade-off curve, and attacks: error rates against each other, and the power at low false positive rates.
 
     Args:
-        run: a run or mechanism; a table that ``tradeoff_table`` or ``tradeoff_of_profile`` made of one; None for attacks alone.
+        run: a run or mechanism; a table that ``tradeoff_table`` or ``tradeoff_of_profile`` made of one; None for
+            attacks alone.
         relation: the neighbouring relation.
         attack: what attacks have shown; its points must lie on the side of the curve that is not coloured.
         roc: false and true positive rates as counted, which show nothing for certain.
@@ -172,7 +175,9 @@ def risk(run: Questions, *, relation: Relation = ADD_OR_REMOVE_ONE) -> Figure:
         axes.set(ylabel="probability that the attack is right")
         axes.grid(alpha=0.3)
     panels[0].set(xlim=(0, 1), ylim=(0.5, 1), xlabel="probability that the record is there")
-    panels[1].set(xscale="log", yscale="log", xlim=(1e-4, 1), ylim=(1e-4, 1), xlabel="success of a blind guess at the record")
+    panels[1].set(
+        xscale="log", yscale="log", xlim=(1e-4, 1), ylim=(1e-4, 1), xlabel="success of a blind guess at the record"
+    )
     panels[0].legend(fontsize="small")
     return figure
 
@@ -204,7 +209,9 @@ def epsilon_over_steps(
     enclosures = [(step * number).epsilon(delta=delta, relation=relation) for number in numbers]
     figure, (axes,) = new_figure(1, (5.5, 4))
     axes.plot(numbers, [one.upper for one in enclosures], color="tab:red", marker=".", label="proved: at most")
-    axes.fill_between(numbers, [one.lower for one in enclosures], [one.upper for one in enclosures], color="tab:red", alpha=0.2)
+    axes.fill_between(
+        numbers, [one.lower for one in enclosures], [one.upper for one in enclosures], color="tab:red", alpha=0.2
+    )
     axes.set(xlabel="steps", ylabel=f"ε at δ = {delta:g}", title=f"ε over steps, {relation}")
     axes.grid(alpha=0.3)
     return figure

@@ -57,7 +57,9 @@ def noise_and_steps(
     for name, axis in (("noise_multipliers", sigmas), ("steps", [float(number) for number in numbers])):
         if len(axis) < 2 or not all(a < b for a, b in itertools.pairwise(axis)):
             raise PrivcalcError(f"{name} = {axis!r}: must be at least two numbers, ascending")
-    epsilons = np.array([[(step(z) * t).epsilon(delta=delta, relation=relation).upper for z in sigmas] for t in numbers])
+    epsilons = np.array(
+        [[(step(z) * t).epsilon(delta=delta, relation=relation).upper for z in sigmas] for t in numbers]
+    )
     shown = np.ma.masked_where(~(np.isfinite(epsilons) & (epsilons > 0)), epsilons)
     if not shown.count():
         raise PrivcalcError(f"delta = {delta!r}: must leave some ε on the map finite and > 0")
@@ -66,7 +68,13 @@ def noise_and_steps(
     if shown.count() == shown.size and shown.min() < shown.max():
         levels = np.geomspace(shown.min(), shown.max(), 8)[1:-1]
         axes.clabel(axes.contour(sigmas, numbers, shown, levels=levels, colors="black", linewidths=0.7), fmt="%.3g")
-    axes.set(xscale="log", yscale="log", xlabel="noise multiplier σ", ylabel="steps T", title=f"ε at δ = {delta:g}, {relation}")
+    axes.set(
+        xscale="log",
+        yscale="log",
+        xlabel="noise multiplier σ",
+        ylabel="steps T",
+        title=f"ε at δ = {delta:g}, {relation}",
+    )
     figure.colorbar(mesh, label="ε")
     return figure
 
@@ -106,8 +114,8 @@ def accuracy(results: Mapping[str, Mapping[float, Sequence[float]]]) -> Figure:
     """Plot accuracy against ε: means, with the standard deviation over runs where there are several.
 
     Args:
-        results: by name of the learner, then ε, the accuracies of the runs; at ε = ∞, which is drawn as a dashed line, of
-            training without privacy.
+        results: by name of the learner, then ε, the accuracies of the runs; at ε = ∞, which is drawn as a dashed line,
+            of training without privacy.
 
     Raises:
         PrivcalcError: if there are no accuracies, or matplotlib is missing.
@@ -124,7 +132,11 @@ def accuracy(results: Mapping[str, Mapping[float, Sequence[float]]]) -> Figure:
         color = f"C{number}"
         if math.inf in by_epsilon:
             axes.axhline(float(np.mean(by_epsilon[math.inf])), linestyle="--", color=color, label=name)
-        rows = [(errors.positive("ε", epsilon), scores) for epsilon, scores in sorted(by_epsilon.items()) if epsilon < math.inf]
+        rows = [
+            (errors.positive("ε", epsilon), scores)
+            for epsilon, scores in sorted(by_epsilon.items())
+            if epsilon < math.inf
+        ]
         if rows:
             means = np.array([np.mean(scores) for _, scores in rows])
             spread = [float(np.std(scores, ddof=1)) if len(scores) > 1 else 0.0 for _, scores in rows]
@@ -159,11 +171,17 @@ def compared(panels: Mapping[str, Sequence[Compared]]) -> Figure:
 def plan(choices: Sequence[Choice]) -> Figure:
     """Plot the noise that batch sizes and epochs cost, of :func:`privcalc.plan.plan`."""
     figure, panels = new_figure(3, (10, 4))
-    fields = {"noise_multiplier": "noise multiplier", "step_noise": "noise per step / C", "run_noise": "noise per run / C"}
+    fields = {
+        "noise_multiplier": "noise multiplier",
+        "step_noise": "noise per step / C",
+        "run_noise": "noise per run / C",
+    }
     for axes, (field, label) in zip(panels, fields.items(), strict=True):
         for many in dict.fromkeys(choice.epochs for choice in choices):
             line = [choice for choice in choices if choice.epochs == many]
-            axes.loglog([c.batch_size for c in line], [getattr(c, field) for c in line], marker="o", label=f"{many:g} epochs")
+            axes.loglog(
+                [c.batch_size for c in line], [getattr(c, field) for c in line], marker="o", label=f"{many:g} epochs"
+            )
         axes.set(xlabel="expected batch size", ylabel=label)
     panels[0].legend(fontsize="small")
     return figure

@@ -90,7 +90,10 @@ class Transform:
         width = min(math.isqrt(size) + 1, 128)
         turns = [-r * acb(0, h) for r in self.values]
         unit = [[(turn * k).exp() for k in range(width + 1)] for turn in turns]
-        row, left = [w * (-r * arb(c)).exp() for w, r in zip(self.weights, self.values, strict=True)], list[list[Ball]]()
+        row, left = (
+            [w * (-r * arb(c)).exp() for w, r in zip(self.weights, self.values, strict=True)],
+            list[list[Ball]](),
+        )
         for _ in range(-(-size // width)):
             left.append(row)
             row = [v * powers[-1] for v, powers in zip(row, unit, strict=True)]

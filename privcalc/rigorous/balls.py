@@ -1,7 +1,7 @@
 """Ball arithmetic: where python-flint comes in, and the few functions that all rigorous routes use.
 
-An ``arb`` is an interval that contains the exact value; every operation keeps that true, at a precision set by ``precision``.
-A comparison of balls is true only if it holds for all values in them.
+An ``arb`` is an interval that contains the exact value; every operation keeps that true, at a precision set by
+``precision``. A comparison of balls is true only if it holds for all values in them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The game of adaptive choices from above, in integers: multiples of 2^−320, every operation rounded upwards.
 
-What is shown is that of ``proofs/choices.md``, §1 and §2: chords on a lattice, and that no line beyond five around the best one
-matters. Floats guess which line is the best. Weights come from ball arithmetic.
+What is shown is that of ``proofs/choices.md``, §1 and §2: chords on a lattice, and that no line beyond five around the
+best one matters. Floats guess which line is the best. Weights come from ball arithmetic.
 """
 
 from __future__ import annotations
@@ -55,7 +55,12 @@ def game(a: Fraction, count: int, epsilon: Fraction, delta: float, progress: Pro
     Raises:
         UnprovableError: if there are too many choices, or no line is shown to be the best.
     """
-    if not 2 <= count <= MOST or not Fraction(1, 10**6) <= a <= LARGEST or not 0 <= epsilon < count * a or delta < 1e-30:
+    if (
+        not 2 <= count <= MOST
+        or not Fraction(1, 10**6) <= a <= LARGEST
+        or not 0 <= epsilon < count * a
+        or delta < 1e-30
+    ):
         raise UnprovableError(f"{count} choices of range {float(a)!r}: not played in ball arithmetic")
     reach = math.sqrt(-0.5 * math.log(SPARE * delta / count))
     m = min(FINEST, int(WORK / (count * (min(0.5 * count, 0.67 * reach * math.sqrt(count)) + 4)))) & ~1
@@ -64,7 +69,9 @@ def game(a: Fraction, count: int, epsilon: Fraction, delta: float, progress: Pro
     j = min(math.floor(place), len(table) - 2)
     with precision(BITS + 64):
         h = arb(a) / m
-        share = (arb(epsilon) - j * h).expm1() / h.expm1() if j == math.floor(place) else arb(1)  # beyond the end V has fallen
+        share = (
+            (arb(epsilon) - j * h).expm1() / h.expm1() if j == math.floor(place) else arb(1)
+        )  # beyond the end V has fallen
         high, low = table[j], table[j + 1]
         bound = (high - share * (high - low) + leak) / arb(ONE)
         return upper(bound), m
@@ -109,7 +116,9 @@ class _Weights:
             self.low = [0] * 3 + [_up(1 - p) for p in up] + [0] * 3
             self.shrink = [_down((-j * h).exp()) for j in range(self.pad, 0, -1)]
             self.gain, self.decay, self.grow = _up(h.expm1() / (4 * whole)), _down((-arb(a)).exp()), _down(h.exp())
-            self.start = [_up((-(j * h - arb(a)) / 2).expm1() ** 2 * (j * h - arb(a)).exp() / whole) for j in range(m)] + [0]
+            self.start = [
+                _up((-(j * h - arb(a)) / 2).expm1() ** 2 * (j * h - arb(a)).exp() / whole) for j in range(m)
+            ] + [0]
 
     def first(self) -> Integers:
         """(1 − e^{(x − a)/2})²/(1 − e^{−a})."""

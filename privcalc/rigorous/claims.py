@@ -12,5 +12,7 @@ def finite_claims(document: Mapping[str, Any]) -> list[tuple[float, float]]:
     Args:
         document: the JSON object of a certificate.
     """
-    points = [(point["epsilon"]["upper"], float(point["delta"])) for point in (document["guarantee"], *document["curve"])]
+    points = [
+        (point["epsilon"]["upper"], float(point["delta"])) for point in (document["guarantee"], *document["curve"])
+    ]
     return list(dict.fromkeys((float(epsilon), delta) for epsilon, delta in points if epsilon is not None))

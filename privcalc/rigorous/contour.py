@@ -139,8 +139,12 @@ class Contour:
         for c in points:
             if not math.isfinite(bound[c]):
                 continue
-            left = min([-log_small / c] + [(bound[d] - log_small) / (c - d) for d in points if d < c and bound[d] < math.inf])
-            right = min([(bound[d] - log_small) / (d - c) for d in points if d > c and bound[d] < math.inf], default=math.inf)
+            left = min(
+                [-log_small / c] + [(bound[d] - log_small) / (c - d) for d in points if d < c and bound[d] < math.inf]
+            )
+            right = min(
+                [(bound[d] - log_small) / (d - c) for d in points if d > c and bound[d] < math.inf], default=math.inf
+            )
             # A step is at most 6000c: below, the period is short for other reasons, and nodes are few anyway.
             period = max(left, right, 1e-3 / c)
             if period < math.inf:

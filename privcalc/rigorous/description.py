@@ -77,12 +77,18 @@ def _mechanism(value: object, depth: int = 0) -> Described:
     given = {**DEFAULTS.get(kind, {}), **given}
     if set(given) != set(known):
         raise UnprovableError(f"{kind}: must have exactly the fields {', '.join(known)}")
-    return Described(kind, {name: _read(reader, given[name], f"{kind}: {name}", depth) for name, reader in known.items()})
+    return Described(
+        kind, {name: _read(reader, given[name], f"{kind}: {name}", depth) for name, reader in known.items()}
+    )
 
 
 def _read(reader: Reader | None, value: object, name: str, depth: int) -> Any:
     if reader is None:
-        return tuple(_mechanism(part, depth + 1) for part in value) if isinstance(value, list) else _mechanism(value, depth + 1)
+        return (
+            tuple(_mechanism(part, depth + 1) for part in value)
+            if isinstance(value, list)
+            else _mechanism(value, depth + 1)
+        )
     try:
         return reader(value)
     except (TypeError, ValueError, OverflowError):
@@ -155,7 +161,11 @@ _RELATION = _word(*RELATIONS)
 KINDS: Mapping[str, Mapping[str, Reader | None]] = {
     "Gaussian": {"noise_multiplier": _scale},
     "Laplace": {"scale": _scale},
-    "DiscreteGaussian": {"noise_multiplier": _scale, "sensitivity": _scale, "norm": lambda n: _within(n, good=n in (1, 2))},
+    "DiscreteGaussian": {
+        "noise_multiplier": _scale,
+        "sensitivity": _scale,
+        "norm": lambda n: _within(n, good=n in (1, 2)),
+    },
     "RandomizedResponse": {"epsilon": _scale, "categories": _whole},
     "ExponentialMechanism": {"epsilon": _scale, "monotone": _flag},
     "PermuteAndFlip": {"epsilon": _scale, "monotone": _flag},
@@ -167,7 +177,11 @@ KINDS: Mapping[str, Mapping[str, Reader | None]] = {
     "GDP": {"mu": _scale, "relation": _RELATION},
     "ZCDP": {"rho": _scale, "xi": _level, "relation": _RELATION},
     "RDP": {"orders": _numbers(_extended), "epsilons": _numbers(_extended), "relation": _RELATION},
-    "CustomMechanism": {"with_record": _numbers(_extended), "without_record": _numbers(_extended), "relation": _RELATION},
+    "CustomMechanism": {
+        "with_record": _numbers(_extended),
+        "without_record": _numbers(_extended),
+        "relation": _RELATION,
+    },
     "PoissonSampled": {"mechanism": None, "rate": _rate},
     "UserSampled": {"mechanism": None, "rate": _rate, "records": _whole, "counted": _maybe},
     "RandomAllocation": {"mechanism": None, "steps": _whole, "epochs": _whole, "choices": _whole},

@@ -94,7 +94,9 @@ def by_group(run: Description, epsilon: Fraction, delta: float, progress: Progre
                 return remove.chernoff(t) + rise * add.chernoff(epsilon - t), ""
             first = remove.bounds(t, 1e-9 * delta, silent)
             second = add.bounds(epsilon - t, 1e-9 * delta / rise, silent)
-            return upper(arb(first.high) + arb(t).exp() * arb(second.high)), f"t = {float(t):.6g}, {first.how}, {second.how}"
+            return upper(
+                arb(first.high) + arb(t).exp() * arb(second.high)
+            ), f"t = {float(t):.6g}, {first.how}, {second.how}"
 
     share = min(range(1, 40), key=lambda k: total(epsilon * k / 40, sharp=False)[0])
     low, high = epsilon * max(share - 2, 0) / 40, epsilon * min(share + 2, 40) / 40

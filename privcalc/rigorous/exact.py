@@ -1,7 +1,8 @@
 """Compositions without an integral: sums over atoms of a closed profile (``proofs/rigorous.md``, §5).
 
-δ(ε) = E[δ_rest(ε − L)] over the loss L of the atoms, where the rest has a closed profile at every real ε: nothing, a Gaussian,
-one sampled Gaussian, or any number of Laplace and logistic losses, whose transforms are sums of e^{y·knot}/(2y)^k.
+δ(ε) = E[δ_rest(ε − L)] over the loss L of the atoms, where the rest has a closed profile at every real ε: nothing, a
+Gaussian, one sampled Gaussian, or any number of Laplace and logistic losses, whose transforms are sums of
+e^{y·knot}/(2y)^k.
 """
 
 from __future__ import annotations
@@ -113,7 +114,8 @@ def composed(factor: Discrete | Integers) -> Iterator[tuple[Ball, Ball]]:
             yield k * high + (n - k) * low, mass
             mass = mass * k / (n - k + 1) * ratio
     elif factor.regular:
-        # Coefficients of (p + zx + dx²)^n: p(j + 1)e_{j+1} = (n − j)z·e_j + (2n − j + 1)d·e_{j−1}; P(L = −l) = e^{−l}P(L = l).
+        # Coefficients of (p + zx + dx²)^n: p(j + 1)e_{j+1} = (n − j)z·e_j + (2n − j + 1)d·e_{j−1}; P(L = −l)
+        # = e^{−l}P(L = l).
         d, z, p = (mass for _, mass in law)
         a, before, here, upper_half = law[-1][0], arb(0), p**n, []
         for j in range(n + 1):
@@ -160,7 +162,8 @@ class Pieces:
         for factor in splines:
             half = arb(factor.a) / 2
             self.scale *= ((-half).exp() if isinstance(factor, Laplace) else 1 / half.sinh()) ** factor.count
-        # Per scale a: cosh^{l − m}·sinh^{m + n − l}/(2y)^{m + n − l}, C(l, m) times, of n uses l Laplace ones; in X = e^{ya}.
+        # Per scale a: cosh^{l − m}·sinh^{m + n − l}/(2y)^{m + n − l}, C(l, m) times, of n uses l Laplace ones;
+        # in X = e^{ya}.
         self.knots: dict[tuple[Fraction, ...], dict[int, int]] = {(): {0: 1}}
         for a, (n, laplace) in _groups(splines).items():
             own: dict[tuple[Fraction, ...], dict[int, int]] = {}

@@ -1,7 +1,7 @@
 """What a run is a product of: the loss of one kind of release, by its transform M(s) = E_P[e^{sL}], in ball arithmetic.
 
-Parameters are exact fractions (a float is one). A symmetric factor is most readable in y = s + ½, as K(s) = K(−1 − s) means that
-M is even in y. Statements and proofs: ``proofs/rigorous.md``.
+Parameters are exact fractions (a float is one). A symmetric factor is most readable in y = s + ½, as K(s) = K(−1 − s)
+means that M is even in y. Statements and proofs: ``proofs/rigorous.md``.
 """
 
 from __future__ import annotations
@@ -96,7 +96,9 @@ class Normal(Factor):
     def line(self, c: float, h: float, nats: float) -> Line:
         """|M(c + iu)| = M(c)e^{−μ²u²/2}."""
         half = arb(self.square) / 2
-        return Closed(c, h, lambda s: (half * s * (s + 1)).exp(), lambda u: (half * (arb(c) * (arb(c) + 1) - u * u)).exp())
+        return Closed(
+            c, h, lambda s: (half * s * (s + 1)).exp(), lambda u: (half * (arb(c) * (arb(c) + 1) - u * u)).exp()
+        )
 
     def profile(self, epsilon: Ball) -> Ball:
         """δ(ε) = Φ(μ/2 − ε/μ) − e^ε Φ(−μ/2 − ε/μ) (Balle, Wang 2018), any real ε."""
@@ -197,7 +199,9 @@ class Finite(Discrete):
         """P, given one of the outcomes."""
         kept = sum(p for p, _ in self.outcomes)
         one, two = self.whole
-        base = [((arb(p / q) * (arb(two) / arb(one))).log(), arb(p / kept)) for p, q in sorted(self.outcomes, key=_ratio)]
+        base = [
+            ((arb(p / q) * (arb(two) / arb(one))).log(), arb(p / kept)) for p, q in sorted(self.outcomes, key=_ratio)
+        ]
         return sampled(base, self.rate, self.add)
 
 

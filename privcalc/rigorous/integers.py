@@ -60,7 +60,9 @@ class Integers(Factor):
             if direct:
                 total += (s * (m * (2 * j + m)) * fall - fall * (j * j)).exp()
             else:
-                total += (s * (s + 1) * m * m / (2 * square) - fall * (j * j) + 2 * pi() * acb(0, 1) * (s + 1) * (m * j)).exp()
+                total += (
+                    s * (s + 1) * m * m / (2 * square) - fall * (j * j) + 2 * pi() * acb(0, 1) * (s + 1) * (m * j)
+                ).exp()
             whole += (-fall * (k * k)).exp()
         rest = 2 * (-fall * (width - 1) ** 2).exp() / (1 - (-fall * (width - 1)).exp())
         size = rest * (c * (c + 1) * m * m / (2 * square)).exp()

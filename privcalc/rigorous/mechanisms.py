@@ -38,7 +38,15 @@ class Leak:
 
 
 PLAIN = (
-    *("Gaussian", "Laplace", "DiscreteGaussian", "RandomizedResponse", "AboveThreshold", "TopK", "ExponentialMechanism"),
+    *(
+        "Gaussian",
+        "Laplace",
+        "DiscreteGaussian",
+        "RandomizedResponse",
+        "AboveThreshold",
+        "TopK",
+        "ExponentialMechanism",
+    ),
     *("PermuteAndFlip", "NoisyMax", "PureDP", "ApproxDP", "GDP", "ZCDP", "RDP", "CustomMechanism"),
 )
 """What may run on a sample, or on a batch."""
@@ -50,7 +58,15 @@ MOST_DRAWS = 200
 """Of a batch with replacement: each is a term at every node."""
 
 BOUNDED = (
-    *("NoisyMax", "PermuteAndFlip", "AboveThreshold", "CustomMechanism", "ShuffledEpoch", "Parallel", "CorrelatedGaussian"),
+    *(
+        "NoisyMax",
+        "PermuteAndFlip",
+        "AboveThreshold",
+        "CustomMechanism",
+        "ShuffledEpoch",
+        "Parallel",
+        "CorrelatedGaussian",
+    ),
     *("FixedSizeSampled", "TruncatedPoissonSampled", "WithReplacementSampled"),
 )
 """Whose pairs here are not said to occur, or not together with those of others; from below they count as nothing."""
@@ -199,12 +215,20 @@ def _drawn(mechanism: Described, count: int, relation: str, kind: Kind, add: boo
 
     See ``fixed_size.md`` and ``replacement.md``.
     """
-    base, size, of = _plain(mechanism.fields["mechanism"]), mechanism.fields["batch_size"], mechanism.fields["dataset_size"]
+    base, size, of = (
+        _plain(mechanism.fields["mechanism"]),
+        mechanism.fields["batch_size"],
+        mechanism.fields["dataset_size"],
+    )
     if mechanism.kind == "TruncatedPoissonSampled":
         rate = mechanism.fields["rate"]
         if size > of:
             raise UnprovableError(f"{mechanism}: batches are larger than the data set")
-        yield from _sampled(mechanism, count, relation, kind, add) if rate < 1 else factors_of(base, count, relation, kind, add)
+        yield from (
+            _sampled(mechanism, count, relation, kind, add)
+            if rate < 1
+            else factors_of(base, count, relation, kind, add)
+        )
         if size <= of - 1:
             cut = _cut(of - 1, rate, size) * rate
             yield Leak(count, cut, Fraction(0), cut)
@@ -215,7 +239,9 @@ def _drawn(mechanism: Described, count: int, relation: str, kind: Kind, add: boo
     if of == 1 or (mechanism.kind == "FixedSizeSampled" and size >= of):
         raise RefusedError(f"relation = {relation}: {mechanism} has no guarantee under it")
     if relation != ADD_OR_REMOVE_ONE:
-        raise UnprovableError(f"{mechanism}: under {relation} only a profile is known, not covered by the rigorous route")
+        raise UnprovableError(
+            f"{mechanism}: under {relation} only a profile is known, not covered by the rigorous route"
+        )
     if mechanism.kind == "WithReplacementSampled":
         if size > MOST_DRAWS:
             raise UnprovableError(f"{mechanism}: more than {MOST_DRAWS} draws are not covered by the rigorous route")
@@ -250,7 +276,9 @@ def _cut(records: int, rate: Fraction, size: int) -> Fraction:
         return Fraction(upper(found.min(arb(1))) if found.is_finite() else 1.0)
 
 
-def _parallel(mechanism: Described, several: object, count: int, relation: str, kind: Kind, add: bool) -> Iterator[Factor | Leak]:
+def _parallel(
+    mechanism: Described, several: object, count: int, relation: str, kind: Kind, add: bool
+) -> Iterator[Factor | Leak]:
     """The worst part, where it is the same at every ε: equal factors, or normal ones."""
     if relation == REPLACE_ONE:
         raise RefusedError(f"relation = {relation}: {mechanism} has no guarantee under it")
@@ -312,7 +340,11 @@ def _custom(mechanism: Described, count: int, relation: str, add: bool) -> Itera
     """Yield the factors of two given laws; under replace-one each use may have either order."""
     p, q = mechanism.fields["with_record"], mechanism.fields["without_record"]
     whole = sum(p), sum(q)
-    if len(p) != len(q) or not all(isinstance(x, Fraction) for x in (*p, *q)) or not all(abs(x - 1) <= 2e-9 for x in whole):
+    if (
+        len(p) != len(q)
+        or not all(isinstance(x, Fraction) for x in (*p, *q))
+        or not all(abs(x - 1) <= 2e-9 for x in whole)
+    ):
         raise UnprovableError(f"{mechanism}: no two laws")
     if relation == REPLACE_ONE and sorted(zip(p, q, strict=True)) != sorted(zip(q, p, strict=True)):
         raise UnprovableError(f"{mechanism}: laws in either order are not covered by the rigorous route")
@@ -332,7 +364,9 @@ def _renyi(mechanism: Described, count: int, kind: Kind) -> Factor:
         raise UnprovableError(f"{mechanism}: must have one value for each order > 1")
     pairs = [(a, Fraction(e)) for a, e in sorted(zip(orders, epsilons, strict=True)) if e < math.inf]
     if kind == "occurring":
-        return Normal(count, 2 * min((e / Fraction(a) if a < math.inf else Fraction(0) for a, e in pairs), default=Fraction(0)))
+        return Normal(
+            count, 2 * min((e / Fraction(a) if a < math.inf else Fraction(0) for a, e in pairs), default=Fraction(0))
+        )
     knots, least = [], None
     for a, e in reversed(pairs):
         least = e if least is None else min(least, e)

@@ -1,7 +1,7 @@
 """A person with several records, each in a sample by a coin of its own: Σ_j b_j N(jμ, 1) against N(0, 1), both orders.
 
-As the sampled Gaussian of ``privcalc/rigorous/sampled.py``, with w(t) = Σ_j b_j r_j, r_j = e^{jμt − j²μ²/2}. The ``mu`` of the
-rules is that of the most records, J: a turn by θ turns r_j by jθ/J. Proof: ``proofs/rigorous.md``, §4.
+As the sampled Gaussian of ``privcalc/rigorous/sampled.py``, with w(t) = Σ_j b_j r_j, r_j = e^{jμt − j²μ²/2}. The ``mu``
+of the rules is that of the most records, J: a turn by θ turns r_j by jθ/J. Proof: ``proofs/rigorous.md``, §4.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ class Persons(OneSided):
 
     def ratio(self, t: Ball) -> Ball:
         one, base = arb(self.mu) / self.most, (arb(self.mu) / self.most * t).exp()
-        return sum((b * base**j * (-((j * one) ** 2) / 2).exp() for j, b in enumerate(self.weights())), start=arb(0)).log()
+        return sum(
+            (b * base**j * (-((j * one) ** 2) / 2).exp() for j, b in enumerate(self.weights())), start=arb(0)
+        ).log()
 
     def float_ratio(self, t: float, angle: float) -> complex:
         """In floats, r_j turned by its share."""
@@ -56,7 +58,9 @@ class Persons(OneSided):
             bounds = []
             if all(end >= peak for peak in peaks):
                 each = (b * ((p * p - p) * (mu * j / self.most) ** 2 / 2).exp() for j, b in enumerate(weights))
-                bounds.append(sum((size * ndtr(peak - end) for size, peak in zip(each, peaks, strict=True)), start=arb(0)))
+                bounds.append(
+                    sum((size * ndtr(peak - end) for size, peak in zip(each, peaks, strict=True)), start=arb(0))
+                )
             if self.add and (sign < 0 or end >= mu / 2):
                 bounds.append(flat * ndtr(-end))
             found += min(bounds, key=middle) if bounds else arb(math.inf)
@@ -67,7 +71,9 @@ class Persons(OneSided):
         p, one = (-c if self.add else c + 1.0), float(self.mu) / self.most
         usual = math.sqrt(2 * need)
         sizes = [
-            (j, math.log(b) + 0.5 * (p * p - p) * (j * one) ** 2) for j, b in enumerate(map(middle, self.weights())) if b > 0
+            (j, math.log(b) + 0.5 * (p * p - p) * (j * one) ** 2)
+            for j, b in enumerate(map(middle, self.weights()))
+            if b > 0
         ]
         far = max(abs(p) * j * one + math.sqrt(max(2 * (need + size), 0.0)) for j, size in sizes)
         far = max(far, abs(p) * float(self.mu) + step, usual)

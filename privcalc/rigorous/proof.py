@@ -63,8 +63,8 @@ class Prover:
         Args:
             epsilon: ε ≥ 0, finite.
             delta: δ in [0, 1).
-            progress: called now and then with what is being done, often with an empty text; it may raise ``UnprovableError``
-                to end what takes too long.
+            progress: called now and then with what is being done, often with an empty text; it may raise
+                ``UnprovableError`` to end what takes too long.
 
         Raises:
             RefusedError: if a mechanism has no guarantee under the relation.
@@ -92,7 +92,9 @@ class Prover:
         verdict: Verdict = "proved" if high <= delta else "refuted" if low > delta else "undecided"
         return Finding(verdict, low, high, tuple(lines))
 
-    def _both(self, epsilon: Fraction, delta: float, progress: Callable[[str], None], lines: list[str]) -> tuple[float, float]:
+    def _both(
+        self, epsilon: Fraction, delta: float, progress: Callable[[str], None], lines: list[str]
+    ) -> tuple[float, float]:
         """Bounds in the worse direction."""
         found = []
         for add in (False, True):
@@ -108,7 +110,9 @@ class Prover:
             if most > delta and (played := choices.of(direction.parts)):
                 with contextlib.suppress(UnprovableError):
                     better, points = choices.game(*played, epsilon, delta, progress)
-                    lines.append(f"{name}, adaptive choices: δ(ε) ≤ {better!r} by their game, {points} points per range")
+                    lines.append(
+                        f"{name}, adaptive choices: δ(ε) ≤ {better!r} by their game, {points} points per range"
+                    )
                     most = min(most, better)
             if most > delta and not direction.parts.exact:
                 occurs = self._direction("occurring", add).bounds(epsilon, delta, progress)

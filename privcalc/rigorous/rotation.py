@@ -206,7 +206,9 @@ class RotatedLine(Line):
         shift = 0.5 * (theta / float(factor.mu)) ** 2
         whole = factor._grid(c, max(nats, 1.0) + shift + log_kappa, real=True)
         ratio = whole.step / step
-        grid = Grid(theta / float(factor.mu), step, math.floor(whole.first * ratio) - 2, math.ceil(whole.last * ratio) + 2)
+        grid = Grid(
+            theta / float(factor.mu), step, math.floor(whole.first * ratio) - 2, math.ceil(whole.last * ratio) + 2
+        )
         total = arb(0)
         for j in range(grid.first, grid.last + 1):
             t = j * arb(step)

@@ -1,7 +1,7 @@
 """The Poisson-sampled Gaussian in its three orders: remove, add, and replace-one's pair of opposite records.
 
-With t standard normal, r = e^{μt − μ²/2} and w(t) = 1 − q + qr: remove is M(s) = E[w^{s+1}], add M(s) = E[w^{−s}], opposite
-M(s) = E[w(t)^{s+1}w(−t)^{−s}]. Proofs: ``proofs/rigorous.md``, §3 and §4.
+With t standard normal, r = e^{μt − μ²/2} and w(t) = 1 − q + qr: remove is M(s) = E[w^{s+1}], add M(s) = E[w^{−s}],
+opposite M(s) = E[w(t)^{s+1}w(−t)^{−s}]. Proofs: ``proofs/rigorous.md``, §3 and §4.
 """
 
 from __future__ import annotations

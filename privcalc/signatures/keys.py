@@ -59,7 +59,11 @@ def generate(path: str | os.PathLike[str], *, passphrase: str | None = None) -> 
     if passphrase is not None and not passphrase:
         raise PrivcalcError("passphrase: must not be empty; None for a key that is not encrypted")
     key = Ed25519PrivateKey.generate()
-    locked = serialization.NoEncryption() if passphrase is None else serialization.BestAvailableEncryption(passphrase.encode())
+    locked = (
+        serialization.NoEncryption()
+        if passphrase is None
+        else serialization.BestAvailableEncryption(passphrase.encode())
+    )
     formats = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
     with whole(private, mode=0o600) as file:
         file.write(key.private_bytes(*formats, locked))
@@ -82,16 +86,22 @@ def private_key(path: str | os.PathLike[str], *, passphrase: str | None = None) 
     """
     data = read_whole(path, limit=LARGEST)
     if b"PUBLIC KEY" in data:
-        raise PrivcalcError(f"path = {os.fspath(path)!r}: is a public key; signing needs the private one, the file beside it")
+        raise PrivcalcError(
+            f"path = {os.fspath(path)!r}: is a public key; signing needs the private one, the file beside it"
+        )
     if (mode := stat.S_IMODE(os.stat(path).st_mode)) & 0o077:
         raise PrivcalcError(f"path = {os.fspath(path)!r}: has mode {mode:04o}; must be its owner's alone (chmod 600)")
     try:
         key = serialization.load_pem_private_key(data, None if passphrase is None else passphrase.encode())
     except TypeError as error:
-        said = "is encrypted, and needs its passphrase" if passphrase is None else "is not encrypted: give no passphrase"
+        said = (
+            "is encrypted, and needs its passphrase" if passphrase is None else "is not encrypted: give no passphrase"
+        )
         raise PrivcalcError(f"path = {os.fspath(path)!r}: {said}") from error
     except (ValueError, UnsupportedAlgorithm):  # without the cause, which may quote the file
-        raise PrivcalcError(f"path = {os.fspath(path)!r}: is no private key in PEM, or the passphrase is wrong") from None
+        raise PrivcalcError(
+            f"path = {os.fspath(path)!r}: is no private key in PEM, or the passphrase is wrong"
+        ) from None
     if not isinstance(key, Ed25519PrivateKey):
         raise PrivcalcError(f"path = {os.fspath(path)!r}: must be an Ed25519 key, not {type(key).__name__.lstrip('_')}")
     return key
@@ -111,7 +121,9 @@ def public_key(path: str | os.PathLike[str]) -> Ed25519PublicKey:
     """
     data = read_whole(path, name="key", limit=LARGEST)
     if b"PRIVATE KEY" in data:
-        raise PrivcalcError(f"key = {os.fspath(path)!r}: is a private key; verifying needs the public one, and shares it safely")
+        raise PrivcalcError(
+            f"key = {os.fspath(path)!r}: is a private key; verifying needs the public one, and shares it safely"
+        )
     if data.count(b"-----BEGIN") > 1:  # of several, who reads them and who trusts them may mean different ones
         raise PrivcalcError(f"key = {os.fspath(path)!r}: must hold one key, and holds several")
     try:
@@ -122,7 +134,9 @@ def public_key(path: str | os.PathLike[str]) -> Ed25519PublicKey:
         raise PrivcalcError(f"key = {os.fspath(path)!r}: must be an Ed25519 key, not {type(key).__name__.lstrip('_')}")
     raw = key.public_bytes(serialization.Encoding.Raw, serialization.PublicFormat.Raw)
     if int.from_bytes(raw, "little") & (2**255 - 1) in WEAK:
-        raise PrivcalcError(f"key = {os.fspath(path)!r}: is a point of small order, under which anybody can make signatures")
+        raise PrivcalcError(
+            f"key = {os.fspath(path)!r}: is a point of small order, under which anybody can make signatures"
+        )
     return key
 
 

@@ -71,7 +71,9 @@ class Signature:
     @property
     def signed(self) -> bytes:
         """The bytes that were signed: everything but the signature."""
-        return DOMAIN + canonical({name: value for name, value in self.document.items() if name != "signature"}).encode()
+        return (
+            DOMAIN + canonical({name: value for name, value in self.document.items() if name != "signature"}).encode()
+        )
 
 
 def sign(source: str | os.PathLike[str], key: str | os.PathLike[str], *, passphrase: str | None = None) -> Signature:
@@ -111,7 +113,9 @@ def sign(source: str | os.PathLike[str], key: str | os.PathLike[str], *, passphr
 
 
 def check(
-    source: str | os.PathLike[str] | Certificate, signature: str | os.PathLike[str] | Signature, key: str | os.PathLike[str]
+    source: str | os.PathLike[str] | Certificate,
+    signature: str | os.PathLike[str] | Signature,
+    key: str | os.PathLike[str],
 ) -> tuple[str, ...]:
     """Check that the holder of a key signed a file as it is, byte for byte of what it says.
 
@@ -141,11 +145,18 @@ def check(
     if now["of"] == said["of"] == "ledger" and now["lines"] != said["lines"]:
         raise Contradiction(f"signature: is of the ledger's first {said['lines']} lines, and it has {now['lines']}")
     if different := [name for name, value in now.items() if said[name] != value]:
-        raise Contradiction(f"signature: is of another {said['of']}, or of this one as it was before ({', '.join(different)})")
+        raise Contradiction(
+            f"signature: is of another {said['of']}, or of this one as it was before ({', '.join(different)})"
+        )
     whole = (
-        "certificate" if now["of"] == "certificate" else f"ledger, {now['lines']} lines, {'' if now['closed'] else 'not '}closed"
+        "certificate"
+        if now["of"] == "certificate"
+        else f"ledger, {now['lines']} lines, {'' if now['closed'] else 'not '}closed"
     )
-    return f"signed, with the key that was given: all of this {whole}", f"the signer says that this was at {plain(said['time'])}"
+    return (
+        f"signed, with the key that was given: all of this {whole}",
+        f"the signer says that this was at {plain(said['time'])}",
+    )
 
 
 def subject(source: str | os.PathLike[str] | Certificate) -> Json:
@@ -168,7 +179,9 @@ def _of_ledger(path: Path) -> Json:
     with read(path) as (lines, position):
         book = Book.read(lines)
     if position.torn:
-        raise PrivcalcError(f"path = {str(path)!r}: ends with half a line, which is cut off when the ledger is opened again")
+        raise PrivcalcError(
+            f"path = {str(path)!r}: ends with half a line, which is cut off when the ledger is opened again"
+        )
     return {"of": "ledger", "hash": position.hash, "lines": position.lines, "closed": book.closed}
 
 

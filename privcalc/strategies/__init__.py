@@ -1,7 +1,7 @@
 """Strategies of correlated noise: lower-triangular matrices, who may take part when, and the sensitivity that follows.
 
-A run of T steps releases Cx + Z, row by row: x_t is the sum of step t, C the strategy, Z independent normal noise. What is
-published is x + C⁻¹Z, a function of that. :class:`privcalc.CorrelatedGaussian` says what it costs.
+A run of T steps releases Cx + Z, row by row: x_t is the sum of step t, C the strategy, Z independent normal noise. What
+is published is x + C⁻¹Z, a function of that. :class:`privcalc.CorrelatedGaussian` says what it costs.
 """
 
 from privcalc.strategies.buffered import BLT

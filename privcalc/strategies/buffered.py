@@ -19,8 +19,8 @@ __all__ = ["BLT"]
 class BLT(Falling):
     """Buffered linear Toeplitz: c_0 = 1, c_i = Σ_j scale_j·decay_j^{i−1}; noise needs one buffer for each j.
 
-    Source: Dvijotham, McMahan, Pillutla, Steinke, Thakurta 2024 (*Efficient and Near-Optimal Noise Generation for Streaming
-    Differential Privacy*).
+    Source: Dvijotham, McMahan, Pillutla, Steinke, Thakurta 2024 (*Efficient and Near-Optimal Noise Generation for
+    Streaming Differential Privacy*).
 
     Args:
         scales: each ≥ 0, their sum at most 1, so that coefficients do not rise.
@@ -38,9 +38,14 @@ class BLT(Falling):
     steps: int
 
     def __init__(self, scales: ArrayLike, decays: ArrayLike, steps: int) -> None:
-        found = {"scales": numbers_of("scales", scales, dimensions=1), "decays": numbers_of("decays", decays, dimensions=1)}
+        found = {
+            "scales": numbers_of("scales", scales, dimensions=1),
+            "decays": numbers_of("decays", decays, dimensions=1),
+        }
         if found["scales"].size != found["decays"].size:
-            raise PrivcalcError(f"decays: must be as many as scales, {found['scales'].size}, not {found['decays'].size}")
+            raise PrivcalcError(
+                f"decays: must be as many as scales, {found['scales'].size}, not {found['decays'].size}"
+            )
         if np.any(found["scales"] < 0) or math.fsum(found["scales"]) > 1:
             raise PrivcalcError(f"scales = {scales!r}: must be numbers >= 0 whose sum is at most 1")
         if np.any(found["decays"] < 0) or np.any(found["decays"] >= 1):

@@ -1,8 +1,8 @@
 """Strategies that are good for a workload: errors of published sums, and the coefficients that make them small.
 
-With A the workload (a Toeplitz matrix; all ones below the diagonal: sums of all steps so far), the error of A(x + C⁻¹Z) in
-step t is the norm of row t of AC⁻¹, times the noise multiplier; at μ-GDP that is the sensitivity of C divided by μ. A search
-may end anywhere: what it finds is a strategy like any other, whose sensitivity is bounded when it is used.
+With A the workload (a Toeplitz matrix; all ones below the diagonal: sums of all steps so far), the error of A(x + C⁻¹Z)
+in step t is the norm of row t of AC⁻¹, times the noise multiplier; at μ-GDP that is the sensitivity of C divided by μ.
+A search may end anywhere: what it finds is a strategy like any other, whose sensitivity is bounded when it is used.
 """
 
 from __future__ import annotations
@@ -52,7 +52,9 @@ def momentum(steps: int, *, beta: float = 0.0, decay: float = 0.0) -> Floats:
     return _recursion([1.0], np.convolve([1.0, -kept], [1.0, -again]), _impulse(number))
 
 
-def error(strategy: Strategy, participation: Participation, *, workload: ArrayLike | None = None, kind: Kind = "mean") -> float:
+def error(
+    strategy: Strategy, participation: Participation, *, workload: ArrayLike | None = None, kind: Kind = "mean"
+) -> float:
     """Standard deviation of what is published at 1-GDP, in units of the clip norm; divide by μ for μ-GDP.
 
     Args:
@@ -100,7 +102,9 @@ def spread(strategy: Strategy, workload: ArrayLike | None = None, kind: Kind = "
         raise PrivcalcError(f"strategy = {type(strategy).__name__}: must be a square matrix")
     from scipy.linalg import solve_triangular, toeplitz  # slow to import
 
-    rows = (solve_triangular(strategy.matrix(), toeplitz(load, np.zeros(load.size)).T, lower=True, trans="T") ** 2).sum(axis=0)
+    rows = (solve_triangular(strategy.matrix(), toeplitz(load, np.zeros(load.size)).T, lower=True, trans="T") ** 2).sum(
+        axis=0
+    )
     _weights(strategy.columns, kind)  # a known kind
     return math.sqrt(rows.mean() if kind == "mean" else rows.max())
 
@@ -118,7 +122,8 @@ def optimal_toeplitz(
         kind: what is made small: the mean square error over the steps, or the largest.
 
     Returns:
-        The best that L-BFGS finds from the square root, with c_0 = 1, or that; rounded, so that a ledger can draw it exactly.
+        The best that L-BFGS finds from the square root, with c_0 = 1, or that; rounded, so that a ledger can draw it
+        exactly.
 
     Source: McKenna 2025 (*Scaling up the Banded Matrix Factorization Mechanism for Differentially Private ML*).
 
@@ -167,8 +172,8 @@ def optimal_banded(steps: int, participation: Participation, *, bands: int, work
         workload: (T,) coefficients; sums of all steps so far if None.
 
     Returns:
-        The best that L-BFGS finds from those of :func:`optimal_toeplitz`; rounded, so that a ledger can draw it exactly, which
-        takes memory for ``bands`` sums.
+        The best that L-BFGS finds from those of :func:`optimal_toeplitz`; rounded, so that a ledger can draw it
+        exactly, which takes memory for ``bands`` sums.
 
     Source: Choquette-Choo et al. 2023 (*(Amplified) Banded Matrix Factorization*), McKenna 2025.
 
@@ -184,7 +189,9 @@ def optimal_banded(steps: int, participation: Participation, *, bands: int, work
     if number > MOST_BANDED:
         raise PrivcalcError(f"steps = {number}: must be at most {MOST_BANDED}")
     if errors.count("bands", bands, least=1) > participation.separation:
-        raise PrivcalcError(f"bands = {bands}: must be at most {participation.separation}, the separation of a record's steps")
+        raise PrivcalcError(
+            f"bands = {bands}: must be at most {participation.separation}, the separation of a record's steps"
+        )
     begun = optimal_toeplitz(number, participation, bands=bands, workload=workload).matrix()
     from scipy.linalg import solve_triangular, toeplitz  # slow to import
     from scipy.optimize import minimize
@@ -213,7 +220,12 @@ def optimal_banded(steps: int, participation: Participation, *, bands: int, work
 
 
 def optimal_blt(
-    steps: int, participation: Participation, *, buffers: int = 3, workload: ArrayLike | None = None, kind: Kind = "mean"
+    steps: int,
+    participation: Participation,
+    *,
+    buffers: int = 3,
+    workload: ArrayLike | None = None,
+    kind: Kind = "mean",
 ) -> BLT:
     """A buffered linear Toeplitz strategy with a small error, whatever the separation.
 
@@ -227,8 +239,8 @@ def optimal_blt(
     Returns:
         The best that L-BFGS finds, one buffer after the other; rounded, so that a ledger can draw it exactly.
 
-    Source: McMahan, Xu, Zhang 2024 (*A Hassle-free Algorithm for Private Learning in Practice: Don't Use Tree Aggregation, Use
-    BLTs*).
+    Source: McMahan, Xu, Zhang 2024 (*A Hassle-free Algorithm for Private Learning in Practice: Don't Use Tree
+    Aggregation, Use BLTs*).
 
     Example:
         >>> from privcalc.strategies import MinSeparation, error, optimal_blt
@@ -270,7 +282,9 @@ def optimal_blt(
     for buffer in range(count):
         # A new buffer joins with a share of what is left, where it is missing: its decay between 1 and 1 − 1/T.
         tried = [
-            minimize(value, np.concatenate([x[:buffer], [share], x[buffer:], [logit(1 - number**-gap)]]), method="L-BFGS-B")
+            minimize(
+                value, np.concatenate([x[:buffer], [share], x[buffer:], [logit(1 - number**-gap)]]), method="L-BFGS-B"
+            )
             for share in (0.0, -3.0)
             for gap in (0.25, 0.5, 0.75, 1.0)
         ]
@@ -302,7 +316,9 @@ def _workload(workload: ArrayLike | None, steps: int) -> Floats:
         return np.ones(steps)
     numbers = errors.floats("workload", workload, "finite numbers")
     if numbers.shape != (steps,) or not np.all(np.isfinite(numbers)):
-        raise PrivcalcError(f"workload: must be {steps} finite numbers, one for each step, not of shape {numbers.shape}")
+        raise PrivcalcError(
+            f"workload: must be {steps} finite numbers, one for each step, not of shape {numbers.shape}"
+        )
     return numbers
 
 

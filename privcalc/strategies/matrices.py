@@ -97,7 +97,9 @@ def _shifted(column: Floats) -> Floats:
     """The Toeplitz matrix of a column."""
     steps = column.size
     if steps > MOST_DENSE:
-        raise PrivcalcError(f"steps = {steps}: must be at most {MOST_DENSE}, unless coefficients are >= 0 and do not rise")
+        raise PrivcalcError(
+            f"steps = {steps}: must be at most {MOST_DENSE}, unless coefficients are >= 0 and do not rise"
+        )
     padded = np.concatenate([np.zeros(steps - 1), column])
     return np.lib.stride_tricks.sliding_window_view(padded, steps)[:, ::-1]
 
@@ -249,7 +251,9 @@ class Dense(Strategy):
         if np.any(np.triu(matrix, 1)):
             raise PrivcalcError("rows: must be lower triangular: a step must not wait for a later one")
         if np.any(np.diag(matrix) == 0):
-            raise PrivcalcError(f"rows: is singular: 0 on the diagonal in row {int(np.argmin(np.abs(np.diag(matrix))))}")
+            raise PrivcalcError(
+                f"rows: is singular: 0 on the diagonal in row {int(np.argmin(np.abs(np.diag(matrix))))}"
+            )
         object.__setattr__(self, "rows", tuple(map(tuple, matrix.tolist())))
 
     @property
@@ -364,5 +368,7 @@ def check_strategy(value: object) -> Strategy:
         PrivcalcError: if it is none.
     """
     if not isinstance(value, Strategy):
-        raise PrivcalcError(f"strategy = {value!r}: must be Toeplitz, SquareRoot, BLT, Dense or Tree of privcalc.strategies")
+        raise PrivcalcError(
+            f"strategy = {value!r}: must be Toeplitz, SquareRoot, BLT, Dense or Tree of privcalc.strategies"
+        )
     return value

@@ -1,6 +1,7 @@
 """How far one record can move Cx: the largest ‖Σ_{t ∈ pattern} C[:, t] u_tᵀ‖, ‖u_t‖ ≤ 1, over all patterns of a record.
 
-With G = CᵀC, its square is Σ G_st⟨u_s, u_t⟩ ≤ Σ |G_st|, attained by equal u_t where G ≥ 0. Proof: ``proofs/correlated.md``.
+With G = CᵀC, its square is Σ G_st⟨u_s, u_t⟩ ≤ Σ |G_st|, attained by equal u_t where G ≥ 0. Proof:
+``proofs/correlated.md``.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ _MOST_PATTERNS = 2000
 def sensitivity(strategy: Strategy, participation: Participation) -> Bounds:
     """Bounds of the ℓ2 sensitivity of Cx, in units of the largest contribution.
 
-    They agree up to rounding where coefficients are ≥ 0 and do not rise; where no two columns that one record may touch have a
-    row in common; in a fixed order, if CᵀC ≥ 0; and where there are few patterns. Otherwise the upper one lets every
-    participation have the companions that are the worst for it.
+    They agree up to rounding where coefficients are ≥ 0 and do not rise; where no two columns that one record may touch
+    have a row in common; in a fixed order, if CᵀC ≥ 0; and where there are few patterns. Otherwise the upper one lets
+    every participation have the companions that are the worst for it.
 
     Args:
         strategy: the matrix C.
@@ -48,7 +49,9 @@ def sensitivity(strategy: Strategy, participation: Participation) -> Bounds:
     """
     check_strategy(strategy)
     if not isinstance(participation, MinSeparation | FixedOrder):
-        raise PrivcalcError(f"participation = {participation!r}: must be MinSeparation or FixedOrder of privcalc.strategies")
+        raise PrivcalcError(
+            f"participation = {participation!r}: must be MinSeparation or FixedOrder of privcalc.strategies"
+        )
     return _bounds(strategy, participation)
 
 
@@ -63,7 +66,10 @@ def column_norms(strategy: Strategy) -> tuple[Floats, Floats]:
     """Bounds of the norm of every column, (T,) each."""
     column = strategy.falling
     squares = np.cumsum(column**2)[::-1] if column is not None else (strategy.matrix() ** 2).sum(axis=0)
-    norms, rounding = np.sqrt(squares), 1.01 * (strategy.relative + (strategy.bands + 4) * UNIT)  # what is added else is 0
+    norms, rounding = (
+        np.sqrt(squares),
+        1.01 * (strategy.relative + (strategy.bands + 4) * UNIT),
+    )  # what is added else is 0
     return norms * (1 - rounding), norms * (1 + rounding)
 
 
@@ -117,7 +123,10 @@ def _of_gram(strategy: Strategy, participation: Participation) -> Bounds:
         apart = strategy.bands <= participation.separation
         weights = np.diag(gram) if apart else _companions(gram, participation.separation, uses)
         high, best = _heaviest(weights, participation.separation, uses)
-        regular = [list(range(at, steps, participation.separation))[:uses] for at in range(min(participation.separation, steps))]
+        regular = [
+            list(range(at, steps, participation.separation))[:uses]
+            for at in range(min(participation.separation, steps))
+        ]
         candidates = [best, max(regular, key=lambda p: float(gram[np.ix_(p, p)].sum()))]
     low = max(_attained(matrix, signed, pattern) for pattern in candidates)
     high = math.sqrt(high) * grow
@@ -137,7 +146,9 @@ def _attained(matrix: Floats, signed: Floats, pattern: list[int]) -> float:
         signs[int(np.argmin(gain))] *= -1
     columns = matrix[:, pattern]
     total, size = columns @ signs, np.abs(columns).sum(axis=1)
-    return max(math.sqrt(math.fsum((total * total).tolist())) - 2 * len(pattern) * UNIT * float(np.linalg.norm(size)), 0.0)
+    return max(
+        math.sqrt(math.fsum((total * total).tolist())) - 2 * len(pattern) * UNIT * float(np.linalg.norm(size)), 0.0
+    )
 
 
 def _few_patterns(participation: Participation, steps: int) -> list[list[int]] | None:

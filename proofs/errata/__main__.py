@@ -15,7 +15,9 @@ from proofs.errata.catalogue import document, table
 @command("python -m proofs.errata")
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m proofs.errata", description="Errata of five papers, computed again.")
+    parser = argparse.ArgumentParser(
+        prog="python -m proofs.errata", description="Errata of five papers, computed again."
+    )
     parser.add_argument("--write", action="store_true", help="write proofs/ERRATA.md")
     if parser.parse_args(argv).write:
         write_whole(ROOT / "proofs" / "ERRATA.md", document())

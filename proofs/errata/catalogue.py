@@ -266,7 +266,8 @@ def document() -> str:
         "# Errata of the five papers",
         "",
         "Written by `python -m proofs.errata --write`, which computes every number again, without the engine of this",
-        "package; `python -m proofs.errata` prints them. A test keeps this file equal to what the command writes; the test",
+        "package; `python -m proofs.errata` prints them. A test keeps this file equal to what the command writes; "
+        "the test",
         "that is named with each computes the same in another way.",
         "",
         "* **V**: privacy is violated as printed; the true value is a lower bound of what leaks.",

@@ -35,7 +35,9 @@ def epsilon_at(profile: Callable[[float], float], delta: float = DELTA) -> float
     high = 1.0
     while profile(high) > delta:
         high *= 2
-    return 0.0 if profile(0.0) <= delta else float(brentq(lambda e: profile(e) - delta, 0.0, high, xtol=1e-12, rtol=1e-13))
+    return (
+        0.0 if profile(0.0) <= delta else float(brentq(lambda e: profile(e) - delta, 0.0, high, xtol=1e-12, rtol=1e-13))
+    )
 
 
 def gdp_epsilon(mu: float, delta: float = DELTA) -> float:
@@ -104,7 +106,9 @@ def softmax_rank(classes: int = 10, dimension: int = 64, records: int = 500) -> 
     """Rank of Σ x ⊗ (p − e_y) for random records: rows p − e_y sum to zero."""
     rng = np.random.default_rng(0)
     x, logits = rng.standard_normal((records, dimension)), rng.standard_normal((records, classes))
-    residual = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True) - np.eye(classes)[rng.integers(0, classes, records)]
+    residual = (
+        np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True) - np.eye(classes)[rng.integers(0, classes, records)]
+    )
     return int(np.linalg.matrix_rank(x.T @ residual))
 
 

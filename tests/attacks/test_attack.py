@@ -1,8 +1,8 @@
 """The likelihood-ratio attack on simulated runs never beats the certified curve, and comes close where it should.
 
-For a threshold t on the privacy loss, P(L > t) − e^ε Q(L > t) ≤ δ(ε) for every ε (Neyman, Pearson 1933; Kairouz, Oh, Viswanath
-2015). Both probabilities are bounded by Clopper and Pearson's intervals (1934) at a total error of 1e-6 over all thresholds, so a
-sound accountant is refuted with probability at most 1e-6. Seeds are fixed.
+For a threshold t on the privacy loss, P(L > t) − e^ε Q(L > t) ≤ δ(ε) for every ε (Neyman, Pearson 1933; Kairouz, Oh,
+Viswanath 2015). Both probabilities are bounded by Clopper and Pearson's intervals (1934) at a total error of 1e-6 over
+all thresholds, so a sound accountant is refuted with probability at most 1e-6. Seeds are fixed.
 """
 
 from __future__ import annotations
@@ -66,7 +66,10 @@ def gaussian_game(z: float, steps: int) -> Game:
         return total
 
     return Game(
-        pc.Gaussian(z) * steps, pc.Gaussian(2 * z) * steps, lambda rng, n: loss(rng, n, 1.0), lambda rng, n: loss(rng, n, 0.0)
+        pc.Gaussian(z) * steps,
+        pc.Gaussian(2 * z) * steps,
+        lambda rng, n: loss(rng, n, 1.0),
+        lambda rng, n: loss(rng, n, 0.0),
     )
 
 

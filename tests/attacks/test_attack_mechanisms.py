@@ -1,9 +1,10 @@
 """Simulated attacks on every mechanism: own samplers, neighbouring data sets, and an attacker who learns from samples.
 
-The attacker knows nothing but samples of the two worlds. From the first half it learns the log-likelihood ratio of each output in
-each step (by counting cells), adds them up, and chooses one threshold per ε. The second half is counted: P(S) − e^ε Q(S) ≤ δ(ε)
-and P(S) ≤ 1 − β(Q(S)) for every event S, both probabilities by Clopper and Pearson's bounds (1934) at a total error of 1e-6 over
-the file. Where the certified pair occurs, a claim of 30 % more noise must be refuted by the same attack, at the same seed.
+The attacker knows nothing but samples of the two worlds. From the first half it learns the log-likelihood ratio of each
+output in each step (by counting cells), adds them up, and chooses one threshold per ε. The second half is counted: P(S)
+− e^ε Q(S) ≤ δ(ε) and P(S) ≤ 1 − β(Q(S)) for every event S, both probabilities by Clopper and Pearson's bounds (1934) at
+a total error of 1e-6 over the file. Where the certified pair occurs, a claim of 30 % more noise must be refuted by the
+same attack, at the same seed.
 """
 
 from __future__ import annotations
@@ -43,7 +44,9 @@ def gaussian(z: float) -> Release:
 
 def laplace(scale: float) -> Release:
     """As the difference of two exponentials."""
-    return lambda rng, sums: sums + scale * (rng.standard_exponential(sums.shape) - rng.standard_exponential(sums.shape))
+    return lambda rng, sums: (
+        sums + scale * (rng.standard_exponential(sums.shape) - rng.standard_exponential(sums.shape))
+    )
 
 
 def discrete_gaussian(sigma: float) -> Release:
@@ -69,7 +72,9 @@ def mirrored(level: float, leak: float) -> Release:
 
     def release(rng: Rng, records: Array) -> Array:
         u = rng.random(records.shape) - leak
-        there = np.where(u < end * math.exp(level), u * math.exp(-level), end + (u - end * math.exp(level)) * math.exp(level))
+        there = np.where(
+            u < end * math.exp(level), u * math.exp(-level), end + (u - end * math.exp(level)) * math.exp(level)
+        )
         there = np.where(u < 0, -1.0, there)
         tau = np.where(records == 0, rng.random(records.shape), np.where(records > 0, there, 1 - there))
         return np.digitize(tau, [0.0, leak, end, 1 - end, 1 - leak, 1.0])
@@ -82,7 +87,9 @@ def choice(level: float, moves: list[float], public: list[float], noise: str = "
 
     def release(rng: Rng, present: Array) -> Array:
         draw = getattr(rng, noise)
-        noisy = [level * (base + move * present) + draw(size=present.shape) for base, move in zip(public, moves, strict=True)]
+        noisy = [
+            level * (base + move * present) + draw(size=present.shape) for base, move in zip(public, moves, strict=True)
+        ]
         return np.argmax(noisy, axis=0)
 
     return release
@@ -212,7 +219,9 @@ def fits_epsilon(spent: int, scale: float) -> bool:
     return not budget.would_exceed(pc.Laplace(scale))
 
 
-def adaptive(value: float, fits: Callable[[int, float], bool], noises: dict[float, int], *, normal: bool, leave: bool) -> Draw:
+def adaptive(
+    value: float, fits: Callable[[int, float], bool], noises: dict[float, int], *, normal: bool, leave: bool
+) -> Draw:
     """The first noise after a large output if it fits, else the second while it fits; with ``leave`` some end early.
 
     Returns the loss, which an attacker who sees all outputs computes.
@@ -270,7 +279,12 @@ GAMES: dict[str, Game] = {}
 
 
 def add(
-    name: str, make: Callable[[float], pc.Run | pc.Mechanism], relation: pc.Relation, present: Draw, absent: Draw, at: float = 0
+    name: str,
+    make: Callable[[float], pc.Run | pc.Mechanism],
+    relation: pc.Relation,
+    present: Draw,
+    absent: Draw,
+    at: float = 0,
 ) -> None:
     """A game whose certified pair occurs: ``make`` takes the factor on the noise."""
     GAMES[name] = Game(Claim(make(1.0), relation), present, absent, Claim(make(MORE), relation), 0.7, at)
@@ -288,7 +302,9 @@ def whole_data() -> None:
     # randomised response: less noise is a larger ε
     for k, steps in ((2, 1), (5, 1), (2, 8), (5, 8)):
         for relation in (ADD, SWAP):
-            present, absent = (whole(value, response(0.7, k), steps) for value in (k - 1, 0 if relation is ADD else k - 2))
+            present, absent = (
+                whole(value, response(0.7, k), steps) for value in (k - 1, 0 if relation is ADD else k - 2)
+            )
             add(f"response of {k}, {steps} times, {relation}",
                 lambda m, k=k, n=steps: pc.RandomizedResponse(0.7 / m, k) * n, relation, present, absent)  # fmt: skip
 
@@ -331,7 +347,9 @@ def whole_data() -> None:
             return pc.ThresholdedCounts(noise=noise, scale=2.0 * m, threshold=1 + 4 * m, keys=keys)
 
         add(f"thresholded, {noise}", counts, ADD, whole(1, seen(20)), whole(0, seen(20)))
-        one, two = (lambda rng, n, v=v, s=seen: np.stack([s(c)(rng, np.full(n, v)) for c in (20, 0)]) for v in (1.0, 0.0))
+        one, two = (
+            lambda rng, n, v=v, s=seen: np.stack([s(c)(rng, np.full(n, v)) for c in (20, 0)]) for v in (1.0, 0.0)
+        )
         GAMES[f"thresholded, {noise}, new"] = Game(Claim(counts(1.0, 2), ADD), one, two, Claim(counts(1.0), ADD))
 
     # sparse vector: twelve questions below, then one above; the first reply "above" is released
@@ -506,7 +524,9 @@ def streams() -> None:
 
         return draw
 
-    add("correlated noise", lambda m: pc.CorrelatedGaussian(2.0 * m, strategy, participation), ADD, stream(1), stream(0))
+    add(
+        "correlated noise", lambda m: pc.CorrelatedGaussian(2.0 * m, strategy, participation), ADD, stream(1), stream(0)
+    )
     add(
         "correlated noise, replaced",
         lambda m: pc.CorrelatedGaussian(2.0 * m, strategy, participation),
@@ -533,7 +553,8 @@ def streams() -> None:
     add("bands, cyclic coins", banded, ADD, turns(1), turns(0))
     add("bands, cyclic coins, replaced", banded, SWAP, turns(1), turns(-1))
 
-    # buffers, as a ledger draws and publishes them: every coordinate is a run of its own; the record is in the steps 0 and 3
+    # buffers, as a ledger draws and publishes them: every coordinate is a run of its own;
+    # the record is in the steps 0 and 3
     buffers, apart = BLT([0.25, 0.5], [0.875, 0.5], 6), MinSeparation(3)
 
     def published(record: float) -> Draw:
@@ -555,7 +576,9 @@ def streams() -> None:
     def thrown(record: float) -> Draw:
         def draw(rng: np.random.Generator, n: int) -> Array:
             rows = record * shifts[:, rng.integers(0, 4, n)] + rng.normal(0, 1.5, (8, n))
-            return np.logaddexp.reduce((shifts.T @ rows - 0.5 * (shifts**2).sum(axis=0)[:, None]) / 1.5**2, axis=0)[None]
+            return np.logaddexp.reduce((shifts.T @ rows - 0.5 * (shifts**2).sum(axis=0)[:, None]) / 1.5**2, axis=0)[
+                None
+            ]
 
         return draw
 
@@ -707,12 +730,16 @@ LONG = {
 them. The other relations, units and numbers of the rest are played."""
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] if name in LONG else []) for name in GAMES])
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] if name in LONG else []) for name in GAMES]
+)
 def test_certificates_against_attacks(name: str) -> None:
     game = GAMES[name]
     run, relation = game.true
     single = sum(count for _, count in run.run.entries) == 1
-    certified = {run.epsilon(delta=delta, relation=relation).upper: delta for delta in (DELTAS if single else DELTAS[:2])}
+    certified = {
+        run.epsilon(delta=delta, relation=relation).upper: delta for delta in (DELTAS if single else DELTAS[:2])
+    }
     certified.pop(math.inf, None)  # below a leak
     if single:
         certified[game.at] = run.delta(epsilon=game.at, relation=relation).upper

@@ -72,7 +72,11 @@ def training(bug=""):  # noqa: PLR0915
             bound, declared = 1.0, 1.0
             if bug == "half precision":
                 each = each.astype(np.float16)
-                total = (each * np.minimum(1, 1 / np.linalg.norm(each, axis=1, keepdims=True))).sum(axis=0).astype(np.float64)
+                total = (
+                    (each * np.minimum(1, 1 / np.linalg.norm(each, axis=1, keepdims=True)))
+                    .sum(axis=0)
+                    .astype(np.float64)
+                )
             elif bug == "mean clipped":
                 total = clipped(each.mean(axis=0, keepdims=True))[0] * len(each)
             elif bug == "micro-batches clipped":
@@ -202,7 +206,14 @@ def test_a_certificate_says_what_was_replayed_and_that_it_is_no_guarantee(tmp_pa
     "change",
     [
         *([], {}, "none", [{}]),
-        *({"note": "it is private"}, {"found": ["nothing"]}, {"found": None}, {"added": [3]}, {"releases": 0}, {"more": 1}),
+        *(
+            {"note": "it is private"},
+            {"found": ["nothing"]},
+            {"found": None},
+            {"added": [3]},
+            {"releases": 0},
+            {"more": 1},
+        ),
         *({"relation": "mine"}, {"process": 3}),
     ],
     ids=str,
@@ -271,7 +282,9 @@ def test_batches_without_replacement(rows):
         found = []
         for _ in range(3):
             batch = ledger.fixed_size_batch(step, records=len(x))
-            found.append(ledger.gaussian(clipped(x[batch.indices], bound).sum(axis=0), step, clip_norm=1.0, batch=batch))
+            found.append(
+                ledger.gaussian(clipped(x[batch.indices], bound).sum(axis=0), step, clip_norm=1.0, batch=batch)
+            )
         return found
 
     assert replay(total, X[:rows], doors=pc.Ledger).findings == ()

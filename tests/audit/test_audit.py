@@ -32,7 +32,9 @@ DELTA = 1e-5
 
 
 def exact(noise, rate, ratios, times=1):
-    return pc.Run.of(pc.PoissonSampled(pc.Gaussian(noise / r), rate) * times for r in ratios if r > 0).epsilon(delta=DELTA)
+    return pc.Run.of(pc.PoissonSampled(pc.Gaussian(noise / r), rate) * times for r in ratios if r > 0).epsilon(
+        delta=DELTA
+    )
 
 
 @pytest.mark.parametrize("delta", [1e-12, 1e-5, 0.3])
@@ -55,7 +57,9 @@ def test_full_batch_with_a_schedule():
         [math.sqrt(1 / 400 + 0.01 / 25 + 1 / 1600), math.sqrt(0.25 / 400 + 1 / 25 + 1 / 1600), 0], rel=1e-12
     )
     assert losses.grade == FULL
-    assert np.asarray(losses.epsilon(DELTA))[1] == pytest.approx(pc.GDP(float(mu[1])).epsilon(delta=DELTA).upper, abs=1e-9)
+    assert np.asarray(losses.epsilon(DELTA))[1] == pytest.approx(
+        pc.GDP(float(mu[1])).epsilon(delta=DELTA).upper, abs=1e-9
+    )
 
 
 CASES = [(0.8, 0.001, 20_000), (1.0, 0.01, 2_000), (2.0, 0.01, 10_000), (5.0, 0.1, 1_000)]
@@ -97,7 +101,9 @@ def test_the_polynomial_is_within_its_error(add):
     for x in np.concatenate([np.geomspace(reach / 2e5, reach, 40), [reach]]):
         mixture = 1 - q + q * np.exp(math.sqrt(x) * t - x / 2)
         power = -s if add else s + 1
-        log = np.log1p(np.expm1(power[:, None] * np.log(mixture)) @ np.exp(-t * t / 2) * (t[1] - t[0]) / math.sqrt(2 * math.pi))
+        log = np.log1p(
+            np.expm1(power[:, None] * np.log(mixture)) @ np.exp(-t * t / 2) * (t[1] - t[0]) / math.sqrt(2 * math.pi)
+        )
         basis = np.polynomial.chebyshev.chebvander(np.array([2 * x / domain - 1]), norm_table.MOMENTS - 1)[0]
         gap = np.abs(basis @ table.coefficients - log / x)
         assert (gap <= (table.error if x >= table.split else np.minimum(table.low, table.near / x)) + 1e-12 / x).all()
@@ -175,7 +181,9 @@ def test_shards_partial_and_resumed_agree_with_the_whole(data, rate, tmp_path_fa
         assert losses._tally.mu() == pytest.approx(offline, rel=close)
         assert (losses._tally.mu() >= offline * (1 - 1e-15)).all()
         for bank, other in zip(losses._tally.banks, whole._tally.banks, strict=True):
-            have, want = (b.bank(unseen, 0.0).folded().moments if rate < 1 else b.sums + b.shared for b in (bank, other))
+            have, want = (
+                b.bank(unseen, 0.0).folded().moments if rate < 1 else b.sums + b.shared for b in (bank, other)
+            )
             assert have == pytest.approx(want, abs=close)
 
 
@@ -308,7 +316,9 @@ def of_run(steps, ratios, **options):
 def composed(steps, ratios):
     """By the accountant itself, record by record: each with its own noise multipliers."""
     for own in ratios.T:
-        taken = [(pc.PoissonSampled(pc.Gaussian(z / r), q), n) for (q, z, n), r in zip(steps, own, strict=True) if r > 0]
+        taken = [
+            (pc.PoissonSampled(pc.Gaussian(z / r), q), n) for (q, z, n), r in zip(steps, own, strict=True) if r > 0
+        ]
         yield pc.Run.of(step * count for step, count in taken).epsilon(delta=DELTA)
 
 
@@ -354,7 +364,9 @@ def test_what_either_run_did_not_see_stays_charged():
         runs[1].update([0.1, 0.1])
     both = runs[0] + runs[1]
     assert both.grade == FILLED
-    assert np.asarray(both.mu()) == pytest.approx([math.sqrt(24 * 0.01 / 4), math.sqrt((12 + 12 * 0.01) / 4)], rel=1e-12)
+    assert np.asarray(both.mu()) == pytest.approx(
+        [math.sqrt(24 * 0.01 / 4), math.sqrt((12 + 12 * 0.01) / 4)], rel=1e-12
+    )
 
 
 def test_the_largest_steps_of_two_runs_are_kept():
@@ -477,7 +489,9 @@ def batches(kind, records, rate, steps, rng):
                 return
 
 
-@pytest.mark.parametrize(("kind", "records", "rate"), [("fixed", 1000, 0.05), ("shuffled", 1000, 0.05), ("shuffled", 1010, 0.1)])
+@pytest.mark.parametrize(
+    ("kind", "records", "rate"), [("fixed", 1000, 0.05), ("shuffled", 1000, 0.05), ("shuffled", 1010, 0.1)]
+)
 def test_batches_of_one_size_are_warned_of(kind, records, rate, tmp_path):
     losses = pc.RealisedLosses(records, 2.0, rate)
 
@@ -489,7 +503,9 @@ def test_batches_of_one_size_are_warned_of(kind, records, rate, tmp_path):
         measure()
     (said,) = found
     assert said.filename == __file__
-    assert not {50, 101, 1000, 1010} & {int(number) for number in re.findall(r"\d+", str(said.message))}  # sizes are secret
+    assert not {50, 101, 1000, 1010} & {
+        int(number) for number in re.findall(r"\d+", str(said.message))
+    }  # sizes are secret
     losses.save(tmp_path / "x.npz")
     with pytest.warns(pc.PrivcalcWarning, match="ε does not hold"):
         pc.RealisedLosses.load(tmp_path / "x.npz").epsilon(0.0)
@@ -545,7 +561,9 @@ def test_the_counterexample_is_never_certified():
     x = np.linspace(limit, limit + 12, 20_001)
     rest = math.sqrt(further) * mu
     left = claimed - (mu * x - mu * mu / 2)
-    profile = np.where(True, ndtr(rest / 2 - left / rest) - np.exp(left) * ndtr(-rest / 2 - left / rest), 0.0)  # for every real ε
+    profile = np.where(
+        True, ndtr(rest / 2 - left / rest) - np.exp(left) * ndtr(-rest / 2 - left / rest), 0.0
+    )  # for every real ε
     p = np.exp(-((x - mu) ** 2) / 2) / math.sqrt(2 * math.pi)
     truth = float(np.sum(p * profile) * (x[1] - x[0]))
     assert truth > 0.0084
@@ -619,7 +637,10 @@ def _renyi(order, q, noise):
     """D_α of a sampled step at a whole order: the binomial sum (Mironov, Talwar, Zhang 2019), 50 digits."""
     with mp.workdps(50):
         q, x = mpf(q), 1 / mpf(noise) ** 2
-        terms = [mp.binomial(order, k) * (1 - q) ** (order - k) * q**k * mp.exp(k * (k - 1) * x / 2) for k in range(order + 1)]
+        terms = [
+            mp.binomial(order, k) * (1 - q) ** (order - k) * q**k * mp.exp(k * (k - 1) * x / 2)
+            for k in range(order + 1)
+        ]
         return mp.log(mp.fsum(terms)) / (order - 1)
 
 
@@ -630,7 +651,9 @@ def test_a_step_beyond_the_budget_of_a_high_order_is_refused(order, budget, nois
     assert _renyi(order, rate, noise) > budget
     gate = pc.IndividualFilter(records=1, orders=[order], epsilons=[budget], rate=rate)
     assert not any(gate.admit([1.0], noise)[0] for _ in range(3))
-    enough = pc.IndividualFilter(records=1, orders=[order], epsilons=[float(7.01 * _renyi(order, rate, noise))], rate=rate)
+    enough = pc.IndividualFilter(
+        records=1, orders=[order], epsilons=[float(7.01 * _renyi(order, rate, noise))], rate=rate
+    )
     assert sum(enough.admit([1.0], noise)[0] for _ in range(9)) == 7  # and the cost of large steps is close
 
 
@@ -733,7 +756,9 @@ def test_renyi_filter_under_attack(filtered):
 
 
 def test_plan():
-    plan = pc.plan_audit(np.linspace(0.01, 1, 100), share=0.5, epsilon=1.0, delta=DELTA, noise_multiplier=5.0, rate=0.01)
+    plan = pc.plan_audit(
+        np.linspace(0.01, 1, 100), share=0.5, epsilon=1.0, delta=DELTA, noise_multiplier=5.0, rate=0.01
+    )
     assert plan.norm_ratio == pytest.approx(0.5)
     assert plan.own_epsilon <= 1.0 < plan.worst_epsilon
     assert pc.GDP(plan.mu).epsilon(delta=DELTA).upper <= 1.0
@@ -775,7 +800,9 @@ def test_report(tmp_path, capsys):
         assert ("groups" in summary) == (name != "n.npy")
     for other in found[1:]:
         assert found[0] == pytest.approx(other, abs=1e-9)
-    assert cli.main(["audit", str(tmp_path / "no.npy"), "--noise-multiplier", "20", "--delta", "1e-5", "--out", "x"]) == 2
+    assert (
+        cli.main(["audit", str(tmp_path / "no.npy"), "--noise-multiplier", "20", "--delta", "1e-5", "--out", "x"]) == 2
+    )
     assert "SENSITIVE" in capsys.readouterr().out
 
 
@@ -849,7 +876,9 @@ def test_files_of_norms_that_are_the_other_way_round_or_text(tmp_path):
     assert np.asarray(right.mu())[0] == pytest.approx(np.linalg.norm(norms[:, 0]) / 20, rel=1e-6)
     np.save(path, norms.T)
     for steps in (20, 100):
-        with pytest.raises(pc.PrivcalcError, match=rf"steps = {steps}: must be that of the file, or more; .*\(300, 20\)"):
+        with pytest.raises(
+            pc.PrivcalcError, match=rf"steps = {steps}: must be that of the file, or more; .*\(300, 20\)"
+        ):
             read_norms(path, 20.0, 1.0, steps)
     np.save(path, norms[:, :25])
     with pytest.raises(pc.PrivcalcError, match="the other way round"):

@@ -150,7 +150,8 @@ def test_what_aliases_from_the_left_is_subtracted(q, left, add):
         assert found >= truth - 1e-15
         right = sum(math.exp(k * left) * one_step_delta(mu, q, epsilon + k * period, add) for k in range(1, 12))
         rest = sum(
-            math.exp(epsilon - m * (left + period)) * one_step_delta(mu, q, m * period - epsilon, not add) for m in range(1, 12)
+            math.exp(epsilon - m * (left + period)) * one_step_delta(mu, q, m * period - epsilon, not add)
+            for m in range(1, 12)
         )
         assert found == pytest.approx(truth + right + rest, rel=2e-3, abs=1e-8)  # the majorant costs 0.13 % at ε = 0
 
@@ -171,7 +172,9 @@ def test_few_nodes_are_enough_for_a_bound(add):
 
 def test_what_the_polynomial_misses_counts_with_its_sign(monkeypatch):
     """With 0 for a polynomial, the gap is all of log M."""
-    monkeypatch.setattr(norm_table, "_interpolate", lambda panels, origin, *_: np.zeros((MOMENTS, origin.size), dtype=complex))
+    monkeypatch.setattr(
+        norm_table, "_interpolate", lambda panels, origin, *_: np.zeros((MOMENTS, origin.size), dtype=complex)
+    )
     q, mu, steps, period = 0.003, 0.3, 12, 0.06
     domain = mu**2 * (1 + 1e-6)
     way = Moments.empty(1, q, domain)
@@ -204,7 +207,9 @@ def test_each_step_is_charged_the_error_of_its_side():
     for x in (np.full(5, 0.24), np.full(9, 1e-3), np.full(4, 0.5), np.array([0.24, 0.2, 0.9, 1.0])):
         missed = float(np.sum(x * np.where(x < split, low, error)))
         found = table.missed(np.array([x.sum()]), np.array([1e-9]), x.size)[0, 0]
-        assert missed + 1e-9 * (1 - 1e-9) <= found <= missed + 1e-9 + error * x.sum() + low * x[x >= split].sum() + 1e-12
+        assert (
+            missed + 1e-9 * (1 - 1e-9) <= found <= missed + 1e-9 + error * x.sum() + low * x[x >= split].sum() + 1e-12
+        )
 
 
 @pytest.mark.parametrize("nodes", quick([30, 200], 0))
@@ -338,7 +343,11 @@ def test_changed_files_are_refused(tmp_path, rate):
         arrays = dict(file)
     header = json.loads(str(arrays["header"]))
     header["banks"][0][2] = 0
-    for name, value in (("sums0", -arrays["sums0"]), ("header", np.array(json.dumps(header))), ("seen", arrays["seen"] + 1)):
+    for name, value in (
+        ("sums0", -arrays["sums0"]),
+        ("header", np.array(json.dumps(header))),
+        ("seen", arrays["seen"] + 1),
+    ):
         np.savez(tmp_path / "changed.npz", **{**arrays, name: value})
         with pytest.raises(pc.PrivcalcError, match="changed"):
             pc.RealisedLosses.load(tmp_path / "changed.npz")

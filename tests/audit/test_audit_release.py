@@ -72,7 +72,16 @@ def test_a_report_that_fails_leaves_nothing_half(tmp_path, monkeypatch):
     pytest.importorskip("pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet")
     np.save(tmp_path / "norms.npy", np.full((3, 5), 0.5))
-    command = ["audit", str(tmp_path / "norms.npy"), "--noise-multiplier", "2", "--delta", "1e-5", "--out", str(tmp_path / "out")]
+    command = [
+        "audit",
+        str(tmp_path / "norms.npy"),
+        "--noise-multiplier",
+        "2",
+        "--delta",
+        "1e-5",
+        "--out",
+        str(tmp_path / "out"),
+    ]
     assert main(command) == 0
     before = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
     assert before.keys() == {"epsilon.parquet", "epsilon.png", "summary.json"}

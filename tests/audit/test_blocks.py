@@ -87,12 +87,19 @@ def test_a_command_writes_what_it_writes_without_an_engine(norms, tmp_path, caps
     parquet.write_table(table(norms, group=["a", "b"] * 36), "norms.parquet", row_group_size=7)
     found = []
     for more in ([], ["--engine", "local"]):
-        assert main(["audit", "norms.parquet", "--noise-multiplier", "20", "--delta", "1e-5", "--out", "out", *more]) == 0
+        assert (
+            main(["audit", "norms.parquet", "--noise-multiplier", "20", "--delta", "1e-5", "--out", "out", *more]) == 0
+        )
         found.append({path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()})
         assert parquet.read_schema("out/epsilon.parquet").metadata[b"warning"].startswith(b"SENSITIVE")
     assert found[0] == found[1]  # the parts are gone, too
     assert "1 of 1 parts, " in capsys.readouterr().err
-    assert main(["audit", "norms.parquet", "--noise-multiplier", "20", "--delta", "1e-5", "--out", "out", "--workers", "0"]) == 2
+    assert (
+        main(
+            ["audit", "norms.parquet", "--noise-multiplier", "20", "--delta", "1e-5", "--out", "out", "--workers", "0"]
+        )
+        == 2
+    )
     assert "workers = 0: must be" in capsys.readouterr().err
 
 
@@ -271,7 +278,9 @@ def test_warnings_are_about_all_blocks(tmp_path):
     assert warned(path, tmp_path / "out", size=20) == []
     rows = [(t, i) for t in range(30) for i in rng.permutation(400)[:100].tolist()]
     step, record = np.array(rows).T
-    path = written(tmp_path / "fixed", pa.table({"record": record, "step": step, "norm_ratio": np.ones(3000)}), rows=1000)
+    path = written(
+        tmp_path / "fixed", pa.table({"record": record, "step": step, "norm_ratio": np.ones(3000)}), rows=1000
+    )
     assert warned(path, tmp_path / "out", size=200, rate=0.25, delta=0.0)[0].startswith("batches: ")
 
 
@@ -287,7 +296,9 @@ def test_parts_say_what_they_are_of(norms, tmp_path):
 def test_poisson_samples_in_any_files(tmp_path):
     """Contours are shared within blocks alone: the same bytes for all files, close to the engine's ε of each record."""
     norms = np.random.default_rng(2).random((30, 40)).round(3)
-    first = audited(written(tmp_path / "one", table(norms), rows=2000), tmp_path / "out", noise=1.0, rate=0.1, size=20)[0]
+    first = audited(written(tmp_path / "one", table(norms), rows=2000), tmp_path / "out", noise=1.0, rate=0.1, size=20)[
+        0
+    ]
     other = written(tmp_path / "two", table(norms).sort_by("record"), rows=9, files=3)
     found = np.asarray(audited(other, tmp_path / "out", noise=1.0, rate=0.1, size=20)[0])
     assert found.tobytes() == np.asarray(first).tobytes()

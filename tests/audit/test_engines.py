@@ -108,7 +108,19 @@ def test_an_error_in_a_worker_is_told_as_it_is(tmp_path):
 
 def test_a_command_that_is_killed_goes_on(norms, tmp_path):
     """With its processes, while some blocks are done: the next one computes the others."""
-    command = [sys.executable, "-m", "privcalc", "bulk", "in.csv", "--out", "out.csv", "--engine", "processes", "--workers", "2"]
+    command = [
+        sys.executable,
+        "-m",
+        "privcalc",
+        "bulk",
+        "in.csv",
+        "--out",
+        "out.csv",
+        "--engine",
+        "processes",
+        "--workers",
+        "2",
+    ]
     lines = [f"{1 + k / 4000!r},0.01,1000,1e-5" for k in range(1100)]
     (tmp_path / "in.csv").write_text("\n".join(["noise_multiplier,sample_rate,steps,delta", *lines]))
     first = subprocess.Popen(command, cwd=tmp_path, start_new_session=True, stderr=subprocess.DEVNULL)
@@ -132,5 +144,8 @@ def test_a_cluster_that_is_not_there(norms, tmp_path):
     with distributed.LocalCluster(n_workers=0, dashboard_address=":0") as cluster:
         gone = cluster.scheduler_address
     patience = dask.config.set({"distributed.comm.timeouts.connect": "1s"})
-    with patience, pytest.raises(pc.PrivcalcError, match=r"scheduler = 'tcp://.*: must be the address of a dask cluster"):
+    with (
+        patience,
+        pytest.raises(pc.PrivcalcError, match=r"scheduler = 'tcp://.*: must be the address of a dask cluster"),
+    ):
         epsilons(norms, 4.0, 1e-5, out=tmp_path / "parts", engine=parts.Engine("dask", scheduler=gone), size=50)

@@ -13,7 +13,9 @@ from privcalc import files
 from privcalc.audit import RealisedLosses, norms
 
 
-@pytest.mark.parametrize("bad", [2.0, [float("nan")], [[1], [1, 2]], "abc", None, {}, np.ones(2) * 1j, [[[0.5]]]], ids=repr)
+@pytest.mark.parametrize(
+    "bad", [2.0, [float("nan")], [[1], [1, 2]], "abc", None, {}, np.ones(2) * 1j, [[[0.5]]]], ids=repr
+)
 def test_quantile_levels_are_checked(bad: Any) -> None:
     losses = RealisedLosses(2, 1.0)
     losses.update([0.5, 0.5])

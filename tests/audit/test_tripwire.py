@@ -43,7 +43,9 @@ def after(sizes, rate, records):
     return [watch.chance for size in sizes if not watch.add(size)]
 
 
-@pytest.mark.parametrize(("rate", "records", "batches"), [(0.05, 1000, 9), (0.01, 1_000_000, 6), (0.5, 10, 17), (0.9, 2, 112)])
+@pytest.mark.parametrize(
+    ("rate", "records", "batches"), [(0.05, 1000, 9), (0.01, 1_000_000, 6), (0.5, 10, 17), (0.9, 2, 112)]
+)
 def test_it_is_tripped_when_the_probability_is_small_enough(rate, records, batches):
     """Not after a fixed number: 4·max^(n − 1) < 1e-9 of batches that all had one size."""
     found = after([max(round(rate * records), 1)] * batches, rate, records)

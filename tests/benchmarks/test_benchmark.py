@@ -59,7 +59,9 @@ def test_every_pair_of_levels_occurs_once_in_the_grid() -> None:
         if case.family == "grid":
             ((step, count),) = case.question.run.entries
             levels.append((step.rate, step.mechanism.noise_multiplier, count, case.question.delta))
-    assert [sorted(set(column)) for column in zip(*levels, strict=True)] == [sorted(x) for x in (RATE, NOISE, STEPS, DELTA)]
+    assert [sorted(set(column)) for column in zip(*levels, strict=True)] == [
+        sorted(x) for x in (RATE, NOISE, STEPS, DELTA)
+    ]
     for i, j in combinations(range(4), 2):
         assert set(Counter((row[i], row[j]) for row in levels).values()) == {1}
 
@@ -96,7 +98,9 @@ def test_a_hang_a_crash_and_an_exception_end_one_question_only() -> None:
 def test_memory_is_that_of_one_question_and_bounded() -> None:
     question = CASES["steps: T=1"].question
     small, large = (
-        in_child(lambda size=size: measured(lambda _: {"value": float(len(bytes(size) + b"x"))}, question, 0), 20.0)["memory"]
+        in_child(lambda size=size: measured(lambda _: {"value": float(len(bytes(size) + b"x"))}, question, 0), 20.0)[
+            "memory"
+        ]
         for size in (1, 200 << 20)
     )
     assert 150 < large - small < 600  # MiB; the copy takes as much again
@@ -137,7 +141,10 @@ def test_the_page_says_where_we_lose() -> None:
             other: {"low": 0.2, "high": 0.3, "source": "engine"},
         },
         "answers": {
-            "privcalc": {key: answer | {"value": 1.8283, "lower": 1.8282, "warm": 2.0}, other: {"failed": "more than 30 s"}},
+            "privcalc": {
+                key: answer | {"value": 1.8283, "lower": 1.8282, "warm": 2.0},
+                other: {"failed": "more than 30 s"},
+            },
             "opake": {key: answer | {"value": 1.82825, "warm": 1.0}, other: answer | {"value": 0.1, "warm": 1.0}},
         },
     }
@@ -199,7 +206,9 @@ def test_replace_one_and_groups_are_asked_of_those_who_answer_them() -> None:
     gaussian, sample, group = (CASES[key].question for key in REPLACED)
     assert truth(gaussian)["low"] == pytest.approx(pc.Gaussian(0.5).epsilon(delta=1e-5).lower, rel=1e-9)
     assert truth(group)["low"] == pytest.approx((pc.Gaussian(2.0) * 10).epsilon(delta=1e-5).lower, rel=1e-9)
-    few = next(case.question for case in CASES.values() if case.family == "groups" and case.question.run.entries[0][1] == 100)
+    few = next(
+        case.question for case in CASES.values() if case.family == "groups" and case.question.run.entries[0][1] == 100
+    )
     assert (side := truth(few))["low"] <= side["high"] <= 1.01 * side["low"]
     pytest.importorskip("dp_accounting")
     renyi, losses = (benchmark_worker.load(f"dp-accounting {name}") for name in ("RDP", "PLD"))
@@ -211,7 +220,9 @@ def test_replace_one_and_groups_are_asked_of_those_who_answer_them() -> None:
             renyi(question)
 
 
-@pytest.mark.parametrize("key", ["usual: q=0.01 σ=10 T=1000 δ=1e-05", "sigma: ε=50 q=1 T=100 δ=1e-10", "attack: advantage"])
+@pytest.mark.parametrize(
+    "key", ["usual: q=0.01 σ=10 T=1000 δ=1e-05", "sigma: ε=50 q=1 T=100 δ=1e-10", "attack: advantage"]
+)
 def test_the_truth_is_proved_beside_our_answer(key: str) -> None:
     pytest.importorskip("flint")
     question = CASES[key].question

@@ -11,7 +11,18 @@ import mpmath
 import pytest
 
 import privcalc as pc
-from benchmarks.census.__main__ import SOURCE, conversions, least, measured, released, rho_of, simple, tight, variances, vectors
+from benchmarks.census.__main__ import (
+    SOURCE,
+    conversions,
+    least,
+    measured,
+    released,
+    rho_of,
+    simple,
+    tight,
+    variances,
+    vectors,
+)
 from privcalc.serial import read_json
 
 DOCUMENT = read_json(SOURCE)

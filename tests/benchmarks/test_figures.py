@@ -51,7 +51,15 @@ def toy(monkeypatch, tmp_path):
     small = {"fashion": replace(FASHION, **SIZES), "news": replace(NEWS, **SIZES)}
     for module, values in (
         (dope, {"PRIVATE": 60, "PUBLIC": 20, "TEST": 20, "TRUE": 10, "STEPS": 12, "RATE": 1.0, "ENSEMBLES": (1, 3)}),
-        (dope, {"METHODS": {**dope.METHODS, "DP-SGD, cold": {**dope.METHODS["DP-SGD, cold"], "steps": 4, "sample_rate": 1.0}}}),
+        (
+            dope,
+            {
+                "METHODS": {
+                    **dope.METHODS,
+                    "DP-SGD, cold": {**dope.METHODS["DP-SGD, cold"], "steps": 4, "sample_rate": 1.0},
+                }
+            },
+        ),
         (dppl, {"SOURCES": small, "LEVELS": (1.0, 3.0), "RATIOS": (1.0, 5.0), "WORST": 5.0}),
         (dope_users, {"USERS": 12, "PUBLIC": 3, "EACH": 10, "LEVELS": (1.0, 3.0), "STEPS": 3, "RATE": 0.5}),
         (dppl_public, {"SOURCES": small, "LEVELS": (1.0, 3.0), "PROTOTYPES": (1, 3), "CANDIDATES": (10, 40)}),
@@ -76,7 +84,11 @@ def variants(setting):
 
 
 def toy_learners():
-    steps = {"PILLARSelection, k = 40": {"steps": 3, "k": 2}, "PILLAR, k = 40": {"steps": 3, "k": 2}, "NoisyGD": {"steps": 3}}
+    steps = {
+        "PILLARSelection, k = 40": {"steps": 3, "k": 2},
+        "PILLAR, k = 40": {"steps": 3, "k": 2},
+        "NoisyGD": {"steps": 3},
+    }
     return {name: (pillar_pairs.LEARNERS[name][0], settings) for name, settings in steps.items()}
 
 
@@ -179,7 +191,14 @@ def test_texts_are_asked_for(toy, tmp_path, monkeypatch, capsys):
 
 def test_dppl_counts_where_the_prototypes_are_ahead():
     rows = [
-        {"source": "fashion", "ratio": ratio, "method": method, "epsilon": level, "seed": seed, "accuracy": value + 0.1 * seed}
+        {
+            "source": "fashion",
+            "ratio": ratio,
+            "method": method,
+            "epsilon": level,
+            "seed": seed,
+            "accuracy": value + 0.1 * seed,
+        }
         for ratio in (1.0, 10.0)
         for method, value in (("DP-SGD", 0.5), ("DPPL-Mean", 0.4), ("DPPL-Public (pure ε)", 0.45 + 0.01 * ratio))
         for level in dppl.LEVELS
@@ -199,7 +218,11 @@ def test_dppl_counts_where_the_prototypes_are_ahead():
 )
 def test_dope_compares_windows(early, late, said):
     rows = [
-        {"method": method, "seed": seed, "cosines": [0.3 + 0.01 * seed + more * sign for more in [early] * 10 + [late] * 20]}
+        {
+            "method": method,
+            "seed": seed,
+            "cosines": [0.3 + 0.01 * seed + more * sign for more in [early] * 10 + [late] * 20],
+        }
         for method, sign in (("DP-SGD", 0), ("DOPE-SGD", 1))
         for seed in range(3)
     ]
@@ -241,12 +264,21 @@ def test_learners_with_fewer_iterates_have_smaller_ensembles(tmp_path):
 
 def test_few_public_compares_with_the_warm_start():
     rows = [
-        {"learner": name, "epsilon": 1.0, "clip_norm": clip, "seed": seed, "accuracy": 0.7 + 0.01 * seed + gain * (clip < 1)}
+        {
+            "learner": name,
+            "epsilon": 1.0,
+            "clip_norm": clip,
+            "seed": seed,
+            "accuracy": 0.7 + 0.01 * seed + gain * (clip < 1),
+        }
         for name, gain in ((few_public.BASE, 0.0), ("PDA-DPMD, mirror step", 0.05), ("DP-SGD, cold", -0.04))
         for clip in (1.0, 0.1)
         for seed in range(3)
     ]
-    rows += [{"learner": "Only-Public", "epsilon": None, "clip_norm": None, "seed": seed, "accuracy": 0.6} for seed in range(3)]
+    rows += [
+        {"learner": "Only-Public", "epsilon": None, "clip_norm": None, "seed": seed, "accuracy": 0.6}
+        for seed in range(3)
+    ]
     text = few_public.tell(rows)
     assert "better than DP-SGD, warm: PDA-DPMD, mirror step (ε = 1, C = 0.1: +0.050); " in text
     assert "clearly worse: DP-SGD, cold (ε = 1, C = 0.1: -0.040). Trained" in text

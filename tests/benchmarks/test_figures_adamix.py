@@ -225,7 +225,14 @@ def test_watching_changes_nothing():
 @pytest.mark.parametrize(("last", "said"), [(0.9, "clearly above at NGD on toy"), (0.1, "clearly below at NGD on toy")])
 def test_more_noise_is_not_always_said_to_be_better(last, said):
     rows = [
-        {"source": "toy", "learner": learner, "noise": noise, "seed": seed, "steps": 10, "accuracy": level + 0.01 * seed}
+        {
+            "source": "toy",
+            "learner": learner,
+            "noise": noise,
+            "seed": seed,
+            "steps": 10,
+            "accuracy": level + 0.01 * seed,
+        }
         for learner in fig8.LEARNERS
         for noise, level in ((5.0, 0.5), (10.0, last))
         for seed in range(3)

@@ -192,7 +192,9 @@ def test_as_many_public_records_of_each_class():
 
 def test_shifted_tasks_know_nothing_of_the_pool():
     test, other = blobs(50, 1), blobs(90, 2, dimension=6).X
-    one, two = (make_task(blobs(300, seed), test, private=100, public=20, seed=3, other=other, shifted=True) for seed in (0, 9))
+    one, two = (
+        make_task(blobs(300, seed), test, private=100, public=20, seed=3, other=other, shifted=True) for seed in (0, 9)
+    )
     np.testing.assert_array_equal(one.unlabelled, two.unlabelled)
     np.testing.assert_array_equal(one.test.X, two.test.X)
     with pytest.raises(pc.PrivcalcError, match="shifted"):
@@ -226,7 +228,9 @@ def toy(monkeypatch):
         return Source(blobs(500), blobs(90, 1), blobs(40, 2).X)
 
     monkeypatch.setattr(benchmark, "sources", lambda *_: {"toy": source})
-    monkeypatch.setitem(grid.GRIDS, "quick", [([SETTING], ["Only-Public", "DPPL-Mean", "DPPL-Public (pure ε)"], (1.0, 3.0))])
+    monkeypatch.setitem(
+        grid.GRIDS, "quick", [([SETTING], ["Only-Public", "DPPL-Mean", "DPPL-Public (pure ε)"], (1.0, 3.0))]
+    )
     return read
 
 
@@ -353,7 +357,11 @@ def test_verdicts_are_of_the_stored_numbers():
         assert off.mean() == pytest.approx(mean, abs=6e-4)
         assert stats.t.ppf(0.975, 4) * off.std(ddof=1) / 5**0.5 == pytest.approx(half, abs=6e-4)
     text = (folder / "LEARNERS.md").read_text(encoding="utf-8")
-    for said in ("+.022 ± .010, +.030 ± .023, +.030 ± .021", "+.031 ± .017, +.040 ± .019", "10 above, 0 below, 8 undecided"):
+    for said in (
+        "+.022 ± .010, +.030 ± .023, +.030 ± .021",
+        "+.031 ± .017, +.040 ± .019",
+        "10 above, 0 below, 8 undecided",
+    ):
         assert said in text
     assert text.index("| verdict |") < text.index("## Method")
 
@@ -416,7 +424,16 @@ NUMBERED = {
 """How many there are, as counted in the papers."""
 PROVED = {
     "AdaMix": [
-        *("Proposition 2", "Theorem 3", "Theorem 4", "Proposition 5", "Lemma 6", "Lemma 8", "Proposition 9", "Lemma 12"),
+        *(
+            "Proposition 2",
+            "Theorem 3",
+            "Theorem 4",
+            "Proposition 5",
+            "Lemma 6",
+            "Lemma 8",
+            "Proposition 9",
+            "Lemma 12",
+        ),
         *("Proposition 14", "Theorem 15", "Corollary 16", "Corollary 17", "Theorem 18"),
     ],
     "DOPE-SGD": ["Proposition 2", "Proposition 4"],
@@ -432,7 +449,9 @@ def test_all_that_is_numbered_has_a_verdict_or_a_reason():
     for paper, found in ITEMS.items():
         named = [place for item in found for place in item.places]
         assert len(named) == len(set(named))
-        wanted = [f"{kind} {number}" for kind, most in NUMBERED[paper].items() for number in range(1, most + 1)] + PROVED[paper]
+        wanted = [
+            f"{kind} {number}" for kind, most in NUMBERED[paper].items() for number in range(1, most + 1)
+        ] + PROVED[paper]
         assert set(wanted) <= set(named)
         claimed = {place for one in judged if one.paper == paper for place in places(one)}
         assert {place for place in claimed if not place.startswith("Section")} <= set(named)
@@ -451,7 +470,13 @@ def test_the_quick_form(tmp_path):
 
 def test_every_setting_fits_its_pool():
     """20 Newsgroups has 11,293 records, Fashion-MNIST is cut to POOL."""
-    pools = {"fashion": benchmark.POOL, "fashion pixels": benchmark.POOL, "news": 11_293, "fashion, all": 60_000, "digits": 2_700}
+    pools = {
+        "fashion": benchmark.POOL,
+        "fashion pixels": benchmark.POOL,
+        "news": 11_293,
+        "fashion, all": 60_000,
+        "digits": 2_700,
+    }
     for cell in grid.cells(list(grid.GRIDS), 1):
         setting = cell.setting
         assert setting.private + setting.public + setting.unlabelled <= pools[setting.source], setting

@@ -40,7 +40,9 @@ def test_what_falls_behind_by_half_is_said() -> None:
     assert behind(slow_machine, recorded) == []
     slower = [dataclasses.replace(ROW, seconds=0.0031), OTHER]
     assert [line.partition(":")[0] for line in behind(slower, recorded)] == ["usual case"]
-    assert [line.partition(":")[0] for line in behind([ROW, dataclasses.replace(OTHER, seconds=0.16)], recorded)] == ["other"]
+    assert [line.partition(":")[0] for line in behind([ROW, dataclasses.replace(OTHER, seconds=0.16)], recorded)] == [
+        "other"
+    ]
     with pytest.raises(pc.PrivcalcError, match="must answer in both runs"):
         behind([OTHER], recorded)
 
@@ -75,7 +77,10 @@ def test_where_the_time_goes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     def rows() -> list[Row]:
-        return [Row("sum", 1.0, (lambda: sum(range(1000)),), math.inf), Row("max", 1.0, (lambda: max(range(1000)),), math.inf)]
+        return [
+            Row("sum", 1.0, (lambda: sum(range(1000)),), math.inf),
+            Row("max", 1.0, (lambda: max(range(1000)),), math.inf),
+        ]
 
     monkeypatch.setattr(slow_tail, "rows", rows)
     out = tmp_path / "found.json"

@@ -147,7 +147,9 @@ def faults(server, stop, generator):
             server.start()
         else:
             with contextlib.suppress(Exception):
-                sql(server, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'privcalc'")
+                sql(
+                    server, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'privcalc'"
+                )
 
 
 @pytest.mark.filterwarnings("ignore::privcalc.PrivcalcWarning")

@@ -95,7 +95,9 @@ def test_a_choice_that_is_reserved_first_may_be_made_last(url, a):
 
 
 @settings(max_examples=6, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(asked=st.lists(st.tuples(st.sampled_from([3.0, 5.0, 10.0, 0.3]), st.integers(1, 9), st.integers(0, 9)), max_size=5))
+@given(
+    asked=st.lists(st.tuples(st.sampled_from([3.0, 5.0, 10.0, 0.3]), st.integers(1, 9), st.integers(0, 9)), max_size=5)
+)
 def test_what_is_charged_is_what_was_accepted_and_not_returned(tmp_path_factory, asked):
     """A model in fractions: rho of one use is 1/(2σ²)."""
     budget = pc.Budget.create(tmp_path_factory.mktemp("model") / "b.db", dataset="d", cap=CAP)
@@ -447,7 +449,9 @@ def test_the_odometer_is_above_every_quantile_and_near_the_best_order(rho):
     with mp.workdps(40):
         quantile = float(mpf(rho) + sqrt(4 * mpf(rho)) * erfinv(1 - 2 * mpf(delta)))
     orders = pc.budget.history.ORDERS
-    found = odometers.odometer(pc.Gaussian((2 * rho) ** -0.5).run, delta=delta, orders=orders, relation=pc.ADD_OR_REMOVE_ONE)
+    found = odometers.odometer(
+        pc.Gaussian((2 * rho) ** -0.5).run, delta=delta, orders=orders, relation=pc.ADD_OR_REMOVE_ONE
+    )
     assert quantile <= found.upper
     best = rho + 2 * math.sqrt(rho * math.log((len(orders) - 1) / delta))
     if rho >= 0.01:

@@ -45,8 +45,12 @@ def test_noise_multiplier_just_meets_the_target(epsilon: float, delta: float, ra
 
 
 @pytest.mark.parametrize("relation", list(pc.Relation), ids=str)
-@pytest.mark.parametrize(("epsilon", "delta", "steps"), [(1e-4, 1e-5, 1), (3.0, 1e-5, 7), (500.0, 1e-100, 1000), (1e4, 1e-8, 1)])
-def test_plain_gaussians_against_the_closed_form(epsilon: float, delta: float, steps: int, relation: pc.Relation) -> None:
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "steps"), [(1e-4, 1e-5, 1), (3.0, 1e-5, 7), (500.0, 1e-100, 1000), (1e4, 1e-8, 1)]
+)
+def test_plain_gaussians_against_the_closed_form(
+    epsilon: float, delta: float, steps: int, relation: pc.Relation
+) -> None:
     z = pc.noise_multiplier(epsilon=epsilon, delta=delta, steps=steps, relation=relation)
     with mp.workdps(60):
         mu = mp.sqrt(steps) / mpf(z) * (2 if relation is pc.REPLACE_ONE else 1)
@@ -55,7 +59,8 @@ def test_plain_gaussians_against_the_closed_form(epsilon: float, delta: float, s
 
 
 @pytest.mark.parametrize(
-    ("epsilon", "rate", "steps", "delta"), [(3.0, 0.01, 10_000, 1e-5), (0.5, 0.01, 1_000, 1e-6), (8.0, 0.05, 500, 1e-20)]
+    ("epsilon", "rate", "steps", "delta"),
+    [(3.0, 0.01, 10_000, 1e-5), (0.5, 0.01, 1_000, 1e-6), (8.0, 0.05, 500, 1e-20)],
 )
 def test_sampled_gaussians_against_the_reference(epsilon: float, rate: float, steps: int, delta: float) -> None:
     z = pc.noise_multiplier(epsilon=epsilon, delta=delta, sample_rate=rate, steps=steps)
@@ -73,7 +78,9 @@ def test_ways_to_say_the_same_schedule() -> None:
     )
 
 
-@pytest.mark.parametrize("sampled", [{"sample_rate": 0.01}, {"sample_rate": 1.0}, {"batch_size": 10, "dataset_size": 1000}])
+@pytest.mark.parametrize(
+    "sampled", [{"sample_rate": 0.01}, {"sample_rate": 1.0}, {"batch_size": 10, "dataset_size": 1000}]
+)
 def test_a_sampling_rate_without_steps_is_refused(sampled):
     """A forgotten number of steps would give the noise of one: .78 where 1,000 steps need 1.34."""
     with pytest.raises(pc.PrivcalcError, match="steps"):
@@ -115,13 +122,17 @@ def test_sampled_noise_under_every_relation(relation: pc.Relation) -> None:
 def test_noise_std_scales_with_the_sensitivity() -> None:
     one = pc.noise_std(epsilon=1.0, delta=1e-5, sensitivity=1.0)
     for sensitivity in (1e-6, 3.0, 1e9):
-        assert pc.noise_std(epsilon=1.0, delta=1e-5, sensitivity=sensitivity) == pytest.approx(sensitivity * one, rel=1e-13)
+        assert pc.noise_std(epsilon=1.0, delta=1e-5, sensitivity=sensitivity) == pytest.approx(
+            sensitivity * one, rel=1e-13
+        )
     assert ref.gaussian_delta(1 / mpf(one), 1.0) <= 1e-5
     many = pc.noise_std(epsilon=1.0, delta=1e-5, sensitivity=1.0, steps=100)
     assert many == pytest.approx(10 * one, rel=1e-9)
 
 
-@pytest.mark.parametrize(("relation", "moves"), [(pc.ADD_OR_REMOVE_ONE, 1), (pc.ZERO_OUT, 1), (pc.REPLACE_ONE, 2)], ids=str)
+@pytest.mark.parametrize(
+    ("relation", "moves"), [(pc.ADD_OR_REMOVE_ONE, 1), (pc.ZERO_OUT, 1), (pc.REPLACE_ONE, 2)], ids=str
+)
 def test_noise_std_of_clipped_sums(relation: pc.Relation, moves: int) -> None:
     """Under replace-one a sensitivity may mean C or 2C, and half the noise is too little: C is asked for."""
     found = pc.noise_std(epsilon=1.0, delta=1e-5, clip_norm=0.5, relation=relation)
@@ -149,7 +160,11 @@ def test_steps(z: float, rate: float, epsilon: float, delta: float, relation: pc
 
 def test_steps_against_the_reference() -> None:
     found = pc.steps(epsilon=2.0, delta=1e-5, noise_multiplier=1.0, sample_rate=0.01)
-    assert ref.sampled_gaussian_epsilon(1.0, 0.01, found, 1e-5) <= 2 < ref.sampled_gaussian_epsilon(1.0, 0.01, found + 1, 1e-5)
+    assert (
+        ref.sampled_gaussian_epsilon(1.0, 0.01, found, 1e-5)
+        <= 2
+        < ref.sampled_gaussian_epsilon(1.0, 0.01, found + 1, 1e-5)
+    )
 
 
 def test_no_step_at_all() -> None:
@@ -164,7 +179,12 @@ MAKERS: dict[str, tuple[Callable[[Any], pc.Run], float, float, Callable[[float],
     "noise": (lambda z: pc.PoissonSampled(pc.Gaussian(z), 0.01) * 1_000, 2.0, 1e-5, lambda z: z * (1 - 1e-4)),
     "rate": (lambda q: pc.PoissonSampled(pc.Gaussian(1.0), q) * 500, 2.0, 1e-5, lambda q: q * (1 + 1e-4)),
     "scale": (lambda b: pc.Laplace(b) * 10, 2.0, 1e-5, lambda b: b * (1 - 1e-3)),
-    "common scale": (lambda z: pc.Gaussian(z) * 10 + pc.Gaussian(3 * z) + SAMPLED * 100, 3.0, 1e-5, lambda z: z * (1 - 1e-4)),
+    "common scale": (
+        lambda z: pc.Gaussian(z) * 10 + pc.Gaussian(3 * z) + SAMPLED * 100,
+        3.0,
+        1e-5,
+        lambda z: z * (1 - 1e-4),
+    ),
     "several mechanisms": (lambda z: pc.Gaussian(z) * 3 + pc.Laplace(2 * z), 3.0, 1e-5, lambda z: z * (1 - 1e-3)),
 }
 
@@ -194,7 +214,9 @@ def test_pure_targets() -> None:
 @given(st.floats(0.3, 30.0), targets, levels, relations)
 @few
 def test_calibrate_then_account(z: float, epsilon: float, delta: float, relation: pc.Relation) -> None:
-    found = pc.calibrate(lambda x: pc.Gaussian(x) + pc.Gaussian(z * x) * 4, epsilon=epsilon, delta=delta, relation=relation)
+    found = pc.calibrate(
+        lambda x: pc.Gaussian(x) + pc.Gaussian(z * x) * 4, epsilon=epsilon, delta=delta, relation=relation
+    )
     assert meets(found.run, epsilon, delta, relation)
     less = found.parameter * (1 - 1e-6)
     assert not meets(pc.Gaussian(less) + pc.Gaussian(z * less) * 4, epsilon, delta, relation)
@@ -242,7 +264,9 @@ def test_bounds_are_kept() -> None:
     assert capped.parameter == 100
     full = pc.calibrate(lambda q: pc.PoissonSampled(pc.Gaussian(50.0), q) * 10, epsilon=3.0, delta=1e-5)
     assert full.parameter == 1.0  # the edge of the domain meets the target
-    rate = pc.calibrate(lambda q: pc.PoissonSampled(pc.Gaussian(1.0), q) * 10, epsilon=1.0, delta=1e-5, bounds=(1e-6, 0.5))
+    rate = pc.calibrate(
+        lambda q: pc.PoissonSampled(pc.Gaussian(1.0), q) * 10, epsilon=1.0, delta=1e-5, bounds=(1e-6, 0.5)
+    )
     assert 1e-6 <= rate.parameter <= 0.5
 
 
@@ -309,14 +333,18 @@ def test_a_delta_of_one_over_the_records_is_warned_of() -> None:
         pc.noise_multiplier(epsilon=1.0, delta=0.5)
 
 
-@pytest.mark.parametrize(("answer", "kind"), [(lambda z: pc.Gaussian(z).epsilon(delta=1e-5), "Enclosure"), (float, "float")])
+@pytest.mark.parametrize(
+    ("answer", "kind"), [(lambda z: pc.Gaussian(z).epsilon(delta=1e-5), "Enclosure"), (float, "float")]
+)
 @pytest.mark.parametrize("integer", [False, True])
 def test_a_function_that_gives_no_run_is_told_so(answer: Callable[[float], Any], kind: str, integer: bool) -> None:
     with pytest.raises(pc.PrivcalcError, match=f"make: the function must return a mechanism or run, not {kind}"):
         pc.calibrate(answer, epsilon=1.0, delta=1e-5, integer=integer)
 
 
-@pytest.mark.parametrize("ask", [pc.noise_multiplier, functools.partial(pc.calibrate, pc.Gaussian)], ids=["noise", "calibrate"])
+@pytest.mark.parametrize(
+    "ask", [pc.noise_multiplier, functools.partial(pc.calibrate, pc.Gaussian)], ids=["noise", "calibrate"]
+)
 def test_epsilon_and_delta_that_may_be_swapped(ask: Callable[..., Any]) -> None:
     with pytest.warns(pc.PrivcalcWarning, match=r"epsilon = 1e-05, delta = 0\.9: δ is the larger.* are they swapped"):
         ask(epsilon=1e-5, delta=0.9)
@@ -369,6 +397,8 @@ def test_a_wide_enclosure_is_searched_in_few_questions(monkeypatch: pytest.Monke
     assert 1.5 * (1 - 1e-7) <= float(found.guarantee.epsilon or 0) <= 1.5
     assert len(asked) <= 10
     assert len(asked) - len(set(asked)) <= 1  # the guarantee
-    left, right = crossing(lambda x: (math.exp(-x) * (1 - 1e-5), math.exp(-x)), 0.5, 2.0, 0.0, math.inf, both=False, above=True)
+    left, right = crossing(
+        lambda x: (math.exp(-x) * (1 - 1e-5), math.exp(-x)), 0.5, 2.0, 0.0, math.inf, both=False, above=True
+    )
     assert left == 0
     assert math.log(2) <= right <= math.log(2) * (1 + 1e-7)

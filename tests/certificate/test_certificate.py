@@ -58,7 +58,9 @@ def remember(monkeypatch):
     monkeypatch.setattr(certificates, "claims", remembered)
     monkeypatch.setattr(verification, "claims", remembered)
     # In this process, where they are remembered; the limits have tests of their own.
-    monkeypatch.setattr(pc.Certificate.verify, "__kwdefaults__", {"seconds": math.inf, "rigorous": False, "public": None})
+    monkeypatch.setattr(
+        pc.Certificate.verify, "__kwdefaults__", {"seconds": math.inf, "rigorous": False, "public": None}
+    )
 
 
 @functools.cache
@@ -133,13 +135,15 @@ def below(kind):
 
 
 def test_every_public_mechanism_has_a_page_and_is_here():
-    public = {kind for name in pc.__all__ if isinstance(kind := getattr(pc, name), type) and issubclass(kind, Mechanism)}
+    public = {
+        kind for name in pc.__all__ if isinstance(kind := getattr(pc, name), type) and issubclass(kind, Mechanism)
+    }
     for kind in public - {Mechanism}:
         assert (PROOFS / kind.page).is_file(), kind
         assert f"[{kind.page}]({kind.page})" in (PROOFS / "README.md").read_text()
-    assert {kind for kind in public if any(isinstance(example, kind) for example in EXAMPLES)} == public - {Mechanism} | {
+    assert {kind for kind in public if any(isinstance(example, kind) for example in EXAMPLES)} == public - {
         Mechanism
-    }
+    } | {Mechanism}
     for page in ("ledger.md", "certificate.md"):
         assert f"[{page}]({page})" in (PROOFS / "README.md").read_text()
 
@@ -173,7 +177,12 @@ def test_what_cannot_be_written_down():
         """What it leaks may be anything."""
 
     other = Other((0.5, 0.5), (0.4, 0.6), pc.ADD_OR_REMOVE_ONE)
-    for mechanism in (pc.CustomMechanism.from_profile(lambda e: 0 * e), Gaussian(1.0), pc.Parallel([Gaussian(1.0)]), other):
+    for mechanism in (
+        pc.CustomMechanism.from_profile(lambda e: 0 * e),
+        Gaussian(1.0),
+        pc.Parallel([Gaussian(1.0)]),
+        other,
+    ):
         with pytest.raises(pc.PrivcalcError, match=r"must be one of privcalc's own|cannot be written down"):
             mechanism_to_json(mechanism)
         with pytest.raises(pc.PrivcalcError):
@@ -307,7 +316,16 @@ def test_a_described_run(tmp_path):
         with pytest.raises(pc.PrivcalcError):
             pc.certify(path, delta=1e-6)
     text = json.dumps(described)
-    for wrong in (text[:-1], text + "{}", "[]", "", "NaN", text.replace("4", "NaN"), text[:-1] + ', "unit": "x"}', "[" * 10**5):
+    for wrong in (
+        text[:-1],
+        text + "{}",
+        "[]",
+        "",
+        "NaN",
+        text.replace("4", "NaN"),
+        text[:-1] + ', "unit": "x"}',
+        "[" * 10**5,
+    ):
         path.write_text(wrong)
         with pytest.raises(pc.PrivcalcError):
             pc.certify(path, delta=1e-6)
@@ -486,7 +504,11 @@ def test_stories_that_do_not_hang_together(one_claim, tmp_path):
         (vouched, {"stopping": None}, "declared output-independent"),
         (vouched, {"recorded": run_to_json(STEP * 8)}, "is not"),
         (cap, {"recorded": run_to_json(STEP * 101)}, "is not"),
-        (cap, {"recorded": run_to_json(STEP * 101), "releases": [cap["releases"][0] | {"count": 101}]}, "more than the cap"),
+        (
+            cap,
+            {"recorded": run_to_json(STEP * 101), "releases": [cap["releases"][0] | {"count": 101}]},
+            "more than the cap",
+        ),
         (plan, both | {"releases": [each | more for each in plan["releases"]]}, "recorded: 102 × .* is more than"),
         (small, {"declared": run_to_json(STEP * 8)}, "is not"),
         (small, {"status": "open"}, "has no ledger"),
@@ -583,7 +605,9 @@ def test_text_cannot_pose_as_another_line():
     plain = str(pc.certify(STEP, delta=1e-5))
     assert len(str(certificate).splitlines()) == len(plain.splitlines())
     assert "\x1b" not in str(certificate)
-    forged = pc.Certificate({**certificate.document, "guarantee": pc.certify(STEP * 0, delta=1e-5).document["guarantee"]})
+    forged = pc.Certificate(
+        {**certificate.document, "guarantee": pc.certify(STEP * 0, delta=1e-5).document["guarantee"]}
+    )
     assert str(forged).startswith("CHANGED: this text does not fit its own hash")
 
 
@@ -612,7 +636,10 @@ def test_saving_is_all_or_nothing(tmp_path, monkeypatch):
         path.write_bytes(data[:size])
         with pytest.raises(pc.PrivcalcError):
             pc.Certificate.load(path)
-    for wrong in (b'{"format":"privcalc certificate","version":1}', data.replace(b'"version": 4', b'"version": 4, "version": 4')):
+    for wrong in (
+        b'{"format":"privcalc certificate","version":1}',
+        data.replace(b'"version": 4', b'"version": 4, "version": 4'),
+    ):
         path.write_bytes(wrong)
         with pytest.raises(pc.PrivcalcError):
             pc.Certificate.load(path)

@@ -175,7 +175,9 @@ def test_one_certificate_is_no_list():
     with pytest.raises(pc.PrivcalcError, match=r"give a list: pc.certify\(\[certificate\], …\)"):
         pc.certify(certificate, delta=1e-5)
     for other in (3.0, None, STEP.epsilon(delta=1e-5)):
-        with pytest.raises(pc.PrivcalcError, match="source: must be a ledger, its path, a run, or a list of certificates"):
+        with pytest.raises(
+            pc.PrivcalcError, match="source: must be a ledger, its path, a run, or a list of certificates"
+        ):
             pc.certify(other, delta=1e-5)
 
 

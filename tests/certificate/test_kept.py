@@ -27,7 +27,9 @@ def test_there_is_one_of_each():
     assert {document["relation"] for document in documents} == set(map(str, pc.Relation))
     assert {document["version"] for document in documents} == {2}
     text = str([document["run"] for document in documents])
-    kinds = "Gaussian GDP Laplace DiscreteGaussian RandomizedResponse PureDP ApproxDP ExponentialMechanism TopK ZCDP RDP "
+    kinds = (
+        "Gaussian GDP Laplace DiscreteGaussian RandomizedResponse PureDP ApproxDP ExponentialMechanism TopK ZCDP RDP "
+    )
     for kind in (kinds + "CustomMechanism PoissonSampled FixedSizeSampled ShuffledEpoch Parallel RandomTrials").split():
         assert f"'kind': '{kind}'" in text
 
@@ -123,7 +125,10 @@ def test_an_open_ledger_of_version_3_goes_on_and_loses_no_charge(tmp_path):
 def test_what_is_wrong_is_refused_of_old_ones_too():
     certificate = pc.Certificate.load(FOLDER / "recorded.cert.json")
     document = certificate.document
-    forged = {**document, "guarantee": {**document["guarantee"], "epsilon": {"lower": 0.01, "upper": 0.01, "route": "contour"}}}
+    forged = {
+        **document,
+        "guarantee": {**document["guarantee"], "epsilon": {"lower": 0.01, "upper": 0.01, "route": "contour"}},
+    }
     forged["proofs"] = claims.pages(certificate.run, certificate.relation, forged)
     with pytest.raises(pc.PrivcalcError, match="guarantee"):
         pc.Certificate({**forged, "hash": digest(forged)}).verify(seconds=math.inf)
@@ -195,7 +200,10 @@ def test_what_units_and_texts_may_not_be(name, value):
     [
         *((["show", "c.json", *more], 2) for more in ([], ["--report"], ["--html", "o"], ["--registry", "o"])),
         *((["verify", "c.json", *more], 3) for more in ([], ["--json"])),
-        *(([*command, "--delta", "1e-5"], 2) for command in (["certify", "r.json", "--out", "o"], ["compare", "r.json"])),
+        *(
+            ([*command, "--delta", "1e-5"], 2)
+            for command in (["certify", "r.json", "--out", "o"], ["compare", "r.json"])
+        ),
     ],
 )
 def test_an_unknown_kind_is_named_by_every_command(words, status, tmp_path, monkeypatch, capsys):
@@ -204,7 +212,13 @@ def test_an_unknown_kind_is_named_by_every_command(words, status, tmp_path, monk
     known = json.dumps(dict(pc.certify(pc.Gaussian(20.0), delta=1e-5).document))
     document = json.loads(known.replace('"Gaussian"', '"Mystery"'))
     (tmp_path / "c.json").write_text(json.dumps(document | {"hash": digest(document)}))
-    run = {"format": "privcalc run", "version": 1, "relation": "add-or-remove-one", "unit": "one record", "run": document["run"]}
+    run = {
+        "format": "privcalc run",
+        "version": 1,
+        "relation": "add-or-remove-one",
+        "unit": "one record",
+        "run": document["run"],
+    }
     (tmp_path / "r.json").write_text(json.dumps(run))
     assert main(words) == status
     said = capsys.readouterr()

@@ -172,7 +172,11 @@ def test_a_line_of_a_ledger_that_is_too_long_or_too_deep_is_refused_before_it_is
     pc.certify(path, delta=1e-5).save(cert)
     whole = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(whole[0] + b'{"n":2,"entry":{"type":"said","words":' + inside + b'},"hash":"0"}\n' + whole[1])
-    for command, status in ((["show", path], 2), (["certify", path, "--delta", "1e-5"], 2), (["verify", cert, path], 1)):
+    for command, status in (
+        (["show", path], 2),
+        (["certify", path, "--delta", "1e-5"], 2),
+        (["verify", cert, path], 1),
+    ):
         tracemalloc.start()
         assert main(list(map(str, command))) == status
         most = tracemalloc.get_traced_memory()[1]

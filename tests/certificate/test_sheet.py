@@ -25,7 +25,9 @@ SCHEMA = {  # the registry's deployments-schema.yaml, at its commit 057e5d8; a s
         "basic": {
             **dict.fromkeys(["name", "description", "intended_use", "data_product_region", "publication_date"], FREE),
             "data_product_type": {"Summary statistics", "Machine learning model", "Dataset"},
-            "data_curators": [{"data_curator_name": FREE, "data_curator_type": {"Government", "Industry", "Nonprofit"}}],
+            "data_curators": [
+                {"data_curator_name": FREE, "data_curator_type": {"Government", "Industry", "Nonprofit"}}
+            ],
         },
         "dp_variant": {
             "variant_name": {"Pure DP", "Approximate DP", "Zero-concentrated DP", "Renyi DP", "Custom"},
@@ -39,7 +41,13 @@ SCHEMA = {  # the registry's deployments-schema.yaml, at its commit 057e5d8; a s
         "deployment_model": {"trust_assumptions": FREE, "actors": FREE},
         "implementation": dict.fromkeys(
             (
-                *("preprocessing_and_hyperparameter_tuning", "mechanisms", "composition", "post_processing", "justification"),
+                *(
+                    "preprocessing_and_hyperparameter_tuning",
+                    "mechanisms",
+                    "composition",
+                    "post_processing",
+                    "justification",
+                ),
                 *("utility", "additional_information"),
             ),
             FREE,
@@ -62,7 +70,10 @@ def misfits(value, wanted, path=""):
 
 def many(times):
     """A certificate with far more than a page can hold."""
-    run = Run.of(pc.PoissonSampled(pc.Gaussian(1.1 + i / 100), 0.01) * 10 for i in range(3)) + pc.DiscreteGaussian(7.0) * 4
+    run = (
+        Run.of(pc.PoissonSampled(pc.Gaussian(1.1 + i / 100), 0.01) * 10 for i in range(3))
+        + pc.DiscreteGaussian(7.0) * 4
+    )
     one = pc.certify(run, delta=1e-5, unit="W" * 300, not_accounted=["it was tuned " * 9] * 30)
     return pc.certify([one] * times, delta=1e-5) if times > 1 else one
 
@@ -84,7 +95,9 @@ def test_a_record_has_the_fields_of_the_registry_and_guesses_nothing(tmp_path, c
     assert loss["number_of_privacy_units"] == 700
     assert "\x1b" not in loss["privacy_unit"]
     assert [
-        each for each in ("membership", "Bayes risk", "reconstruction") if each not in loss["privacy_parameters_details"]
+        each
+        for each in ("membership", "Bayes risk", "reconstruction")
+        if each not in loss["privacy_parameters_details"]
     ] == []
     assert found["deployment"]["basic"]["name"] == found["deployment"]["implementation"]["justification"] == OPEN
     assert main(["show", str(tmp_path / "c.json"), "--registry", str(tmp_path / "c.json")]) == 2
@@ -137,7 +150,13 @@ def test_a_sheet_is_one_page_of_paper(tmp_path, times):
         pytest.skip("there is no Chromium")
     certificate = many(times) if times else pc.certify(STEP * 9, delta=1e-5)
     (tmp_path / "r.html").write_text(sheet({**certificate.document, "seeded": times > 1}), encoding="utf-8")
-    options = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}", "--no-pdf-header-footer"]
+    options = [
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        f"--user-data-dir={tmp_path / 'profile'}",
+        "--no-pdf-header-footer",
+    ]
     command = [browser, *options, f"--print-to-pdf={tmp_path / 'r.pdf'}", (tmp_path / "r.html").as_uri()]
     subprocess.run(command, check=True, capture_output=True, timeout=120)
     printed = (tmp_path / "r.pdf").read_bytes()

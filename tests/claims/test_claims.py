@@ -46,7 +46,10 @@ def claim(**changes):
 def test_the_guide_prints_the_schema_and_the_samplers():
     rows = re.findall(r"^\| `.*\|$", GUIDE, flags=re.MULTILINE)
     schema = [f"| `{name}` | {field.says} |" for name, field in SCHEMA.items()]
-    named = [f"| `{name}` | {one.says} | {', '.join(f'`{need}`' for need in one.needs)} |" for name, one in samplers().items()]
+    named = [
+        f"| `{name}` | {one.says} | {', '.join(f'`{need}`' for need in one.needs)} |"
+        for name, one in samplers().items()
+    ]
     assert rows == schema + named
     assert len(named) == 7
 
@@ -131,11 +134,19 @@ def test_shuffled_batches_never_fail():
     [
         ({}, 0, "holds under every reading"),
         ({"epsilon": 1.0}, 1, "does not hold under any reading"),
-        ({"relation": None}, 3, "holds under: Poisson / add-or-remove-one, Poisson / zero-out; not under: Poisson / replace-one"),
+        (
+            {"relation": None},
+            3,
+            "holds under: Poisson / add-or-remove-one, Poisson / zero-out; not under: Poisson / replace-one",
+        ),
         ({"steps": None}, 3, "cannot be recomputed: steps is not stated"),
         ({"mechanism": None, "delta": None}, 3, "cannot be recomputed: mechanism, delta are not stated"),
         ({"epsilon": None}, 3, "cannot be recomputed: epsilon is not stated"),
-        ({"sampler": ["Poisson", "shuffled"]}, 3, "holds under: Poisson / add-or-remove-one; no number under: shuffled"),
+        (
+            {"sampler": ["Poisson", "shuffled"]},
+            3,
+            "holds under: Poisson / add-or-remove-one; no number under: shuffled",
+        ),
         (
             {"sampler": ["Poisson", "shuffled"], "epsilon": 1},
             3,
@@ -255,7 +266,9 @@ def test_the_page_of_verdicts_is_what_the_claims_say():
 def test_what_contradicts_itself_is_never_said_to_hold(changes, text):
     """Of two parameters that do not fit, a reading uses one: whoever wants a small number states both."""
     made = claim(**{"epsilon": 100.0, **changes})
-    verdict = check(made) if "steps" in changes and "sampler" not in changes else Verdict(made, [])  # readings change nothing
+    verdict = (
+        check(made) if "steps" in changes and "sampler" not in changes else Verdict(made, [])
+    )  # readings change nothing
     assert verdict.holds is None
     assert "contradicts itself" in verdict.text
     assert text in verdict.text

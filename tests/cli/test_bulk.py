@@ -31,7 +31,9 @@ def asked(monkeypatch):
 
 
 def test_every_row_is_asked_as_if_alone():
-    found = bulk.epsilons([1.0, 2.0, 1.0], [0.01, 1.0, 0.01], [100, 7, 100], [1e-5, 1e-5, 1e-9], relation=pc.REPLACE_ONE)
+    found = bulk.epsilons(
+        [1.0, 2.0, 1.0], [0.01, 1.0, 0.01], [100, 7, 100], [1e-5, 1e-5, 1e-9], relation=pc.REPLACE_ONE
+    )
     runs = [pc.PoissonSampled(pc.Gaussian(1.0), 0.01) * 100, pc.PoissonSampled(pc.Gaussian(2.0), 1.0) * 7]
     for row, run, delta in zip(found, [*runs, runs[0]], [1e-5, 1e-5, 1e-9], strict=True):
         alone = run.epsilon(delta=delta, relation=pc.REPLACE_ONE)
@@ -192,7 +194,9 @@ def test_a_table_of_text(end, mark, tmp_path, monkeypatch, capsys):
 def test_a_table_in_parquet(tmp_path, monkeypatch, capsys):
     pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     monkeypatch.chdir(tmp_path)
-    made = pa.table({"noise_multiplier": [20.0, None, 30.0], "sample_rate": 3 * [1.0], "steps": [1, 2, 3], "delta": 3 * [1e-5]})
+    made = pa.table(
+        {"noise_multiplier": [20.0, None, 30.0], "sample_rate": 3 * [1.0], "steps": [1, 2, 3], "delta": 3 * [1e-5]}
+    )
     parquet.write_table(made, "in.parquet")
     assert main(["bulk", "in.parquet", "--out", "out.parquet", "--engine", "local", "--json"]) == 2
     assert json.loads(capsys.readouterr().out) == {

@@ -41,7 +41,11 @@ def files(tmp_path, monkeypatch):
         (["epsilon", *ASKED], "--steps", "-1"),  # and this count
         (["epsilon", *ASKED, "--sampler", "persons"], "--records", "0"),
         (["epsilon", *ASKED, "--sampler", "persons", "--records", "3"], "--counted", "4"),
-        (["noise", "--epsilon", "1", "--delta", "1e-5", "--sampler", "fixed", "--dataset-size", "9"], "--batch-size", "10"),
+        (
+            ["noise", "--epsilon", "1", "--delta", "1e-5", "--sampler", "fixed", "--dataset-size", "9"],
+            "--batch-size",
+            "10",
+        ),
         (["delta", *ASKED[:2], "--epsilon", "1"], "--epsilon", "-1.0"),
         (["noise", "--epsilon", "1", "--delta", "1e-5"], "--steps", "0"),
         (["steps", *ASKED, "--epsilon", "1"], "--noise-multiplier", "-2.0"),
@@ -68,7 +72,10 @@ def test_errors_name_the_option(arguments, option, value, files, capsys):
         (["poisson"], lambda release: release),
         (["persons", "--sample-rate", "0.1", "--records", "3"], lambda release: pc.UserSampled(release, 0.1, 3)),
         (["persons", "--records", "3", "--counted", "2"], lambda release: pc.UserSampled(release, 1.0, 3, 2)),
-        (["fixed", "--batch-size", "10", "--dataset-size", "100"], lambda release: pc.FixedSizeSampled(release, 10, 100)),
+        (
+            ["fixed", "--batch-size", "10", "--dataset-size", "100"],
+            lambda release: pc.FixedSizeSampled(release, 10, 100),
+        ),
         (
             ["replacement", "--batch-size", "10", "--dataset-size", "100"],
             lambda release: pc.WithReplacementSampled(release, 10, 100),
@@ -103,7 +110,9 @@ def test_what_is_assumed_of_batches_is_said(capsys):
     assert main(["epsilon", *ASKED, *persons.split()]) == 0
     assert "a person has 3 at most, and of those in a batch 2 count" in (out := capsys.readouterr().out)
     assert "(one person, each of whose contributions" in out
-    assert main(["epsilon", *ASKED, "--sampler", "fixed", "--batch-size", "3", "--dataset-size", "9", "--steps", "1"]) == 0
+    assert (
+        main(["epsilon", *ASKED, "--sampler", "fixed", "--batch-size", "3", "--dataset-size", "9", "--steps", "1"]) == 0
+    )
     assert "a uniformly random 3 of at least 9 records" in capsys.readouterr().out
 
 
@@ -131,7 +140,10 @@ def test_shuffled_epochs(capsys):
     [
         (["fixed", "--batch-size", "3"], "--dataset-size: must be given with --sampler fixed"),
         (["persons"], "--records: must be given with --sampler persons"),
-        (["fixed", "--sample-rate", "0.1", "--batch-size", "3", "--dataset-size", "9"], "--sample-rate = 0.1: is not for"),
+        (
+            ["fixed", "--sample-rate", "0.1", "--batch-size", "3", "--dataset-size", "9"],
+            "--sample-rate = 0.1: is not for",
+        ),
         (["poisson", "--sample-rate", "0.1"], "--steps: must be given where batches are drawn"),
         (["fixed", "--batch-size", "3", "--dataset-size", "9"], "--steps: must be given where batches are drawn"),
         (["poisson", "--records", "3"], "--records = 3: is not for --sampler poisson"),
@@ -181,7 +193,9 @@ def test_paths_are_told_as_they_are(files, capsys):
         "privcalc certify: source = '.': must be a regular file, not a directory\n"
     )
     for command in ("show", "verify"):
-        assert told(capsys, command, ".") == f"privcalc {command}: path = '.': must be a regular file, not a directory\n"
+        assert (
+            told(capsys, command, ".") == f"privcalc {command}: path = '.': must be a regular file, not a directory\n"
+        )
 
 
 def test_only_what_is_asked_for_is_loaded():
@@ -250,7 +264,18 @@ def test_what_is_not_installed_is_told_by_the_extra_that_has_it(command, tmp_pat
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     asked = {
         "audit": ["audit", "in.parquet", "--noise-multiplier", "20", "--delta", "1e-5", "--out", "out"],
-        "blocks": ["audit", "in.parquet", "--noise-multiplier", "20", "--delta", "1e-5", "--out", "out", "--engine", "local"],
+        "blocks": [
+            "audit",
+            "in.parquet",
+            "--noise-multiplier",
+            "20",
+            "--delta",
+            "1e-5",
+            "--out",
+            "out",
+            "--engine",
+            "local",
+        ],
         "bulk": ["bulk", "in.parquet", "--out", "out.parquet"],
     }
     monkeypatch.chdir(tmp_path)

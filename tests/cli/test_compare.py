@@ -18,7 +18,13 @@ from privcalc.serial import run_to_json
 
 def described(folder: Path, run: pc.Run, relation: pc.Relation = pc.ADD_OR_REMOVE_ONE) -> str:
     path = folder / "run.json"
-    fields = {"format": "privcalc run", "version": 1, "relation": str(relation), "unit": "one record", "run": run_to_json(run)}
+    fields = {
+        "format": "privcalc run",
+        "version": 1,
+        "relation": str(relation),
+        "unit": "one record",
+        "run": run_to_json(run),
+    }
     path.write_text(json.dumps(fields))
     return str(path)
 
@@ -77,14 +83,18 @@ def test_order_at_the_end_of_the_grid_is_said() -> None:
 
 def test_opacus_estimates_are_called_that() -> None:
     pytest.importorskip("opacus")
-    found = rows(pc.PoissonSampled(pc.Gaussian(1.0), 0.01) * 1000 + pc.PoissonSampled(pc.Gaussian(2.0), 0.01) * 10, "Opacus")
+    found = rows(
+        pc.PoissonSampled(pc.Gaussian(1.0), 0.01) * 1000 + pc.PoissonSampled(pc.Gaussian(2.0), 0.01) * 10, "Opacus"
+    )
     assert found["Opacus PRV"].excess > 0
     assert any("one kind" in line for line in found["Opacus GDP"].why)
     limit = rows(pc.PoissonSampled(pc.Gaussian(1.0), 0.01) * 1000, "Opacus")["Opacus GDP"]
     assert limit.kind == "estimate"
     assert limit.excess < 0
     assert any("central limit" in line for line in limit.why)
-    elsewhere = rows(pc.PoissonSampled(pc.Gaussian(1.0), 0.01) * 1000, names="Opacus", relation=pc.REPLACE_ONE)["Opacus PRV"]
+    elsewhere = rows(pc.PoissonSampled(pc.Gaussian(1.0), 0.01) * 1000, names="Opacus", relation=pc.REPLACE_ONE)[
+        "Opacus PRV"
+    ]
     assert elsewhere.relation == "add-or-remove-one"
     assert any("replace-one was asked" in line for line in elsewhere.why)
 

@@ -31,7 +31,13 @@ def cert(tmp_path):
 def described(tmp_path):
     path = tmp_path / "run.json"
     run = pc.certify(STEP, delta=1e-5).document["run"]
-    text = {"format": "privcalc run", "version": 1, "relation": "add-or-remove-one", "unit": "one pupil’s ε", "run": run}
+    text = {
+        "format": "privcalc run",
+        "version": 1,
+        "relation": "add-or-remove-one",
+        "unit": "one pupil’s ε",
+        "run": run,
+    }
     path.write_text(json.dumps(text))
     return str(path)
 
@@ -41,7 +47,9 @@ def call(*arguments, encoding=None, **options):
     narrow = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONIOENCODING": encoding or "utf-8"}
     where = {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": ""}
     options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | options
-    return subprocess.run([sys.executable, *arguments], env=os.environ | where | narrow, check=False, timeout=120, **options)
+    return subprocess.run(
+        [sys.executable, *arguments], env=os.environ | where | narrow, check=False, timeout=120, **options
+    )
 
 
 IN_TURN = """
@@ -243,9 +251,13 @@ def test_the_other_commands_speak_ascii():
     assert b"epsilon (default 1)" in done.stdout
 
 
-@pytest.mark.parametrize(("arguments", "status"), [(EPSILON, 0), (["--help"], 0), ([*EPSILON, "--sample-rate", "2"], 2)], ids=str)
+@pytest.mark.parametrize(
+    ("arguments", "status"), [(EPSILON, 0), (["--help"], 0), ([*EPSILON, "--sample-rate", "2"], 2)], ids=str
+)
 def test_closed_streams(arguments, status):
-    for closed in ([1], [2], [1, 2], [0, 1, 2]) if arguments == EPSILON else ([1, 2],) if status == 0 else ([1], [0, 1, 2]):
+    for closed in (
+        ([1], [2], [1, 2], [0, 1, 2]) if arguments == EPSILON else ([1, 2],) if status == 0 else ([1], [0, 1, 2])
+    ):
         done = call("-m", "privcalc", *arguments, preexec_fn=lambda: [os.close(number) for number in closed])
         assert done.returncode == status
         assert b"Traceback" not in done.stdout + done.stderr

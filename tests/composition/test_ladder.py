@@ -141,7 +141,9 @@ def test_answers_are_the_same_in_every_order(question, _, reach):
     assert {point: Ladder(USES, (sharp_where_laid([], reach),)).climb(question(point)) for point in points} == found
 
 
-@pytest.mark.parametrize(("delta", "there"), [(1e-5, 1e-5), (9.99e-6, 1e-6), (0.3, 0.1), (1e-300, 1e-300), (5e-324, 5e-324)])
+@pytest.mark.parametrize(
+    ("delta", "there"), [(1e-5, 1e-5), (9.99e-6, 1e-6), (0.3, 0.1), (1e-300, 1e-300), (5e-324, 5e-324)]
+)
 def test_neighbourhoods_are_powers_of_ten(delta, there):
     assert level(delta) == there
 

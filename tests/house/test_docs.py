@@ -90,9 +90,13 @@ def test_modules_of_the_rooms_exist() -> None:
 # --- the reference ---
 
 
-@pytest.mark.parametrize("module", ["privcalc", *(f"privcalc.{name}" for name in ("attacks", "audit", "ledger", "pictures"))])
+@pytest.mark.parametrize(
+    "module", ["privcalc", *(f"privcalc.{name}" for name in ("attacks", "audit", "ledger", "pictures"))]
+)
 def test_every_public_name_is_in_the_reference(module: str) -> None:
-    entries = [name for path in DOCS for name in re.findall(r"^::: ([\w.]+)$", path.read_text(encoding="utf-8"), re.MULTILINE)]
+    entries = [
+        name for path in DOCS for name in re.findall(r"^::: ([\w.]+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+    ]
     assert len(set(entries)) == len(entries)
     found = {id(_resolve(entry)) for entry in entries if "interop" not in entry}
     package = importlib.import_module(module)
@@ -198,9 +202,12 @@ def test_the_site_asks_nothing_of_the_network(site: Path) -> None:
         for asset in loaded:
             assert not re.match(r"(?:https?:)?//", asset), (path.name, asset)
             local = asset.partition("?")[0].partition("#")[0]
-            assert local in ("", ".") or local.startswith("data:") or (path.parent / local).exists() or path.name == "404.html", (
-                asset
-            )
+            assert (
+                local in ("", ".")
+                or local.startswith("data:")
+                or (path.parent / local).exists()
+                or path.name == "404.html"
+            ), asset
     for path in site.rglob("*.css"):
         assert not re.search(r"url\(['\"]?(?:https?:)?//", path.read_text(encoding="utf-8")), path.name
 
@@ -212,7 +219,9 @@ def test_formulas_are_typeset(site: Path) -> None:
     assert "assets/tex-svg.js" in architecture
     assert (site / "assets" / "tex-svg.js").stat().st_size > 1_000_000
     for path in (site / "proofs").rglob("*.html"):
-        assert "$$" not in re.sub(r"<(code|pre)\b.*?</\1>", "", path.read_text(encoding="utf-8"), flags=re.DOTALL), path.name
+        assert "$$" not in re.sub(r"<(code|pre)\b.*?</\1>", "", path.read_text(encoding="utf-8"), flags=re.DOTALL), (
+            path.name
+        )
 
 
 @pytest.mark.service
@@ -263,10 +272,20 @@ def test_pages_in_a_browser(site: Path, tmp_path: Path, width: int) -> None:
     browser = shutil.which("chromium") or shutil.which("google-chrome")
     if browser is None:
         pytest.skip("there is no Chromium")
-    pages = {path.relative_to(site).as_posix(): path.as_uri() for path in sorted(site.rglob("*.html")) if path.name != "404.html"}
+    pages = {
+        path.relative_to(site).as_posix(): path.as_uri()
+        for path in sorted(site.rglob("*.html"))
+        if path.name != "404.html"
+    }
     start = tmp_path / "read.html"
     start.write_text(READ % (width, json.dumps(list(pages.values()))), encoding="utf-8")
-    options = ["--headless", "--no-sandbox", "--disable-gpu", "--allow-file-access-from-files", "--virtual-time-budget=600000"]
+    options = [
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--allow-file-access-from-files",
+        "--virtual-time-budget=600000",
+    ]
     profile = f"--user-data-dir={tmp_path / 'profile'}"
     command = [browser, *options, profile, f"--window-size={max(width, 600)},1200", "--dump-dom", start.as_uri()]
     done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=300)

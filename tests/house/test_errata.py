@@ -53,7 +53,11 @@ def test_the_page_says_all_in_short_lines(page):
         for erratum, entry in zip(those, entries, strict=True):
             lines = re.split(r"\n +\* ", entry.rstrip())
             assert lines[0] == f"**{erratum.severity}**, {erratum.where}"
-            assert lines[1:4] == [f"printed: {erratum.printed}", f"true: {erratum.true}", f"witness: {erratum.quantity}"]
+            assert lines[1:4] == [
+                f"printed: {erratum.printed}",
+                f"true: {erratum.true}",
+                f"witness: {erratum.quantity}",
+            ]
             printed, true = re.fullmatch(r"value: (.*) as printed, (.*) in truth", lines[4]).groups()
             for shown, number in zip((printed, true), erratum.values, strict=True):
                 number_shown = math.nan if shown == "not defined" else float(shown)
@@ -70,7 +74,11 @@ def test_what_is_claimed_is_not_true(erratum):
     assert erratum.severity != "V" or true > 1.05 * printed  # more leaks than is claimed
     assert (ROOT / "proofs" / erratum.page).is_file()
     file, _, function = erratum.test.partition("::")
-    names = {node.name for node in ast.parse((ROOT / file).read_text(encoding="utf-8")).body if isinstance(node, ast.FunctionDef)}
+    names = {
+        node.name
+        for node in ast.parse((ROOT / file).read_text(encoding="utf-8")).body
+        if isinstance(node, ast.FunctionDef)
+    }
     assert function in names, erratum.test
 
 
@@ -184,7 +192,9 @@ def test_proof_of_proposition_4():
     total = 4 * each * math.sqrt(2 * steps * math.log(1 / (delta / 2)))
     assert value("DOPE-SGD", "Proposition 4, proof", 1) == pytest.approx((total / math.sqrt(2), total))
     steps, records = 100_000, 50_000
-    assert value("DOPE-SGD", "Proposition 4, proof")[1] == pytest.approx((steps * delta / (2 * records) + delta / 2) / delta)
+    assert value("DOPE-SGD", "Proposition 4, proof")[1] == pytest.approx(
+        (steps * delta / (2 * records) + delta / 2) / delta
+    )
 
 
 @pytest.mark.parametrize(("runs", "epsilon"), [(1, 1.0), (3, 0.5), (10, 1.0), (3360, 1.0)])
@@ -261,7 +271,10 @@ def test_empty_classes():
     keys = [frozenset(labels) for labels in ([0, 1], [0])]
     outcomes = set(keys)
     p, q = ([float(outcome == key) for outcome in outcomes] for key in keys)
-    assert value("DPPL", "Algorithm 1: return") == (0.0, sum(max(0.0, a - math.exp(50) * b) for a, b in zip(p, q, strict=True)))
+    assert value("DPPL", "Algorithm 1: return") == (
+        0.0,
+        sum(max(0.0, a - math.exp(50) * b) for a, b in zip(p, q, strict=True)),
+    )
 
 
 def test_projection_layer():

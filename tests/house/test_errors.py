@@ -368,7 +368,9 @@ def test_a_reader_that_has_seen_enough(arguments: list[str]) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     with os.fdopen(writing, "w") as pipe:
-        done = subprocess.run([sys.executable, "-m", "privcalc", *arguments], stdout=pipe, stderr=subprocess.PIPE, check=False)
+        done = subprocess.run(
+            [sys.executable, "-m", "privcalc", *arguments], stdout=pipe, stderr=subprocess.PIPE, check=False
+        )
     assert (done.returncode, done.stderr) == (0, b"")
 
 
@@ -396,10 +398,15 @@ NO_ARRAYS: dict[str, Callable[[Any], Any]] = {
 }
 TAKES_ARRAYS: dict[str, tuple[str, Callable[[Any], object]]] = {
     "gaussian": ("values", lambda x: pc.Ledger(None, plan=GAUSSIAN * 9).gaussian(x, GAUSSIAN, clip_norm=1.0)),
-    "laplace": ("values", lambda x: pc.Ledger(None, plan=pc.Laplace(1.0) * 9).laplace(x, pc.Laplace(1.0), clip_norm=1.0)),
+    "laplace": (
+        "values",
+        lambda x: pc.Ledger(None, plan=pc.Laplace(1.0) * 9).laplace(x, pc.Laplace(1.0), clip_norm=1.0),
+    ),
     "discrete": (
         "values",
-        lambda x: pc.Ledger(None, plan=pc.DiscreteGaussian(2.0) * 9).gaussian(x, pc.DiscreteGaussian(2.0), clip_norm=1.0),
+        lambda x: pc.Ledger(None, plan=pc.DiscreteGaussian(2.0) * 9).gaussian(
+            x, pc.DiscreteGaussian(2.0), clip_norm=1.0
+        ),
     ),
     "select": (
         "scores",
@@ -448,7 +455,12 @@ def test_what_is_no_single_real_number_of_torch() -> None:
             pc.Gaussian(value)
         with pytest.raises(pc.PrivcalcError, match="count"):
             GAUSSIAN * value
-    assert pc.Gaussian(torch.tensor(2.0)) == pc.Gaussian(np.float16(2)) == pc.Gaussian(np.longdouble(2)) == pc.Gaussian(2.0)
+    assert (
+        pc.Gaussian(torch.tensor(2.0))
+        == pc.Gaussian(np.float16(2))
+        == pc.Gaussian(np.longdouble(2))
+        == pc.Gaussian(2.0)
+    )
 
 
 def test_arrays_of_other_kinds_are_arrays() -> None:
@@ -461,7 +473,12 @@ def test_arrays_of_other_kinds_are_arrays() -> None:
         torch.tensor([2.0, 3.0], requires_grad=True),
     ):
         np.testing.assert_array_equal(np.asarray(GAUSSIAN.rdp(orders)), expected)
-    for ratios in (torch.ones(3, requires_grad=True), torch.ones(3, dtype=torch.bfloat16), [1, 1, 1], np.ones(3, np.float16)):
+    for ratios in (
+        torch.ones(3, requires_grad=True),
+        torch.ones(3, dtype=torch.bfloat16),
+        [1, 1, 1],
+        np.ones(3, np.float16),
+    ):
         losses = pc.RealisedLosses(3, 2.0)
         losses.update(ratios)
         np.testing.assert_allclose(np.asarray(losses.mu()), 0.5)
@@ -486,7 +503,15 @@ def test_answers_are_not_cut_to_whole_numbers() -> None:
         assert round(found, digits) == float(f"{found:.{digits}f}")
     assert round(found) == round(found, 0)
     assert round(pc.Enclosure(0.0, math.inf, pc.ADD_OR_REMOVE_ONE, "fallback"), 1) == math.inf
-    for cut in (int, math.floor, math.trunc, lambda e: e // 1, lambda e: 9 // e, lambda e: e % 1, lambda e: divmod(e, 1)):
+    for cut in (
+        int,
+        math.floor,
+        math.trunc,
+        lambda e: e // 1,
+        lambda e: 9 // e,
+        lambda e: e % 1,
+        lambda e: divmod(e, 1),
+    ):
         with pytest.raises(pc.PrivcalcError, match="not cut to whole numbers"):
             cut(found)
     with pytest.raises(pc.PrivcalcError, match="ndigits = -1"):

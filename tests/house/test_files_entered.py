@@ -34,7 +34,11 @@ print(*sorted(name for name in entered if name.startswith(pc.__path__[0])), sep=
 
 def test_from_the_ledger_to_the_verdict_at_most_so_many_files_are_entered(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", FOLLOWED, str(tmp_path / "cert.json")], capture_output=True, text=True, check=True, cwd=ROOT
+        [sys.executable, "-c", FOLLOWED, str(tmp_path / "cert.json")],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=ROOT,
     )
     entered = done.stdout.split()
     assert any(name.endswith("rigorous/proof.py") for name in entered)

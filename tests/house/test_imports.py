@@ -46,5 +46,7 @@ def test_importing_the_package_loads_what_is_used() -> None:
     """The package itself loads next to nothing, and a question only what answers it."""
     ask = "import sys, privcalc as pc; {}; print(sum(name.startswith('privcalc') for name in sys.modules))"
     for question, most in {"pass": 3, "pc.Gaussian(1.0).epsilon(delta=1e-5)": 80}.items():
-        done = subprocess.run([sys.executable, "-c", ask.format(question)], capture_output=True, text=True, check=True, cwd=ROOT)
+        done = subprocess.run(
+            [sys.executable, "-c", ask.format(question)], capture_output=True, text=True, check=True, cwd=ROOT
+        )
         assert int(done.stdout) <= most

@@ -1,7 +1,7 @@
 """Numbers of five papers on learning with public data: what they print about privacy, recomputed, and what is true.
 
-Every truth is the paper's own, or a closed form, quadrature or enumeration written here. Where a paper is wrong, the test has
-the right value and says so.
+Every truth is the paper's own, or a closed form, quadrature or enumeration written here. Where a paper is wrong, the
+test has the right value and says so.
 """
 
 from __future__ import annotations
@@ -54,7 +54,9 @@ def scale_leak(n: int, coordinates: int, epsilon: float) -> tuple[float, float]:
 # --- Golatkar, Achille, Wang, Roth, Kearns, Soatto: Mixed Differential Privacy in Computer Vision (AdaMix) ---
 
 
-@pytest.mark.parametrize(("epsilon", "moves"), list(itertools.product((1.0, 3.0), (1, 2))))  # the two columns of Table 1
+@pytest.mark.parametrize(
+    ("epsilon", "moves"), list(itertools.product((1.0, 3.0), (1, 2)))
+)  # the two columns of Table 1
 def test_adamix_steps_at_sigma_20(epsilon: float, moves: int) -> None:
     mu, sigma = largest_mu(epsilon, LEVEL), 20.0
     allowed = math.floor((mu * sigma / moves) ** 2)  # ρ = T/(2σ²), and √(2ρ) = μ
@@ -62,7 +64,9 @@ def test_adamix_steps_at_sigma_20(epsilon: float, moves: int) -> None:
     assert pc.steps(epsilon=epsilon, delta=LEVEL, noise_multiplier=sigma, relation=relation) == allowed
     if epsilon == 3:
         assert allowed == (206, 51)[moves - 1]
-        assert math.floor(mu * sigma) == 14  # Propositions 2, 5 and 9 print ρ = T²/(2σ²): 14 steps where 206 are allowed
+        assert (
+            math.floor(mu * sigma) == 14
+        )  # Propositions 2, 5 and 9 print ρ = T²/(2σ²): 14 steps where 206 are allowed
     run = pc.Gaussian(sigma) * allowed
     found = run.delta(epsilon=epsilon, relation=relation)
     assert mpf(found.lower) <= gaussian_delta(moves * math.sqrt(allowed) / sigma, epsilon) * (1 + mpf("1e-12"))
@@ -123,8 +127,8 @@ def mixture(parts: list[tuple[float, float]], sigma: float) -> np.ndarray:
 STEPS = 9
 LAMBDA = 0.75  # a bound of the norm of the public origin ĝ, in units of C
 
-# Scheme, relation, sampling rate, law with and law without the record (or with the other record), what to tell the accountant,
-# exact or not. Noise σ·C, C = 1.
+# Scheme, relation, sampling rate, law with and law without the record (or with the other record), what to tell the
+# accountant, exact or not. Noise σ·C, C = 1.
 SIGMA, RATE = 1.1, 0.2
 POISSON = pc.PoissonSampled(pc.Gaussian(SIGMA), RATE)
 FIXED = pc.FixedSizeSampled(pc.Gaussian(SIGMA), batch_size=2, dataset_size=10)
@@ -179,7 +183,9 @@ def test_dope_sgd_full_batch(mu: float, relation: pc.Relation, noise: float) -> 
     run = pc.Gaussian(noise) * STEPS
     assert run.gdp_mu(relation=relation).upper == pytest.approx(mu, rel=1e-12)
     for epsilon in (0.5, 3.0, 10.0):
-        assert run.delta(epsilon=epsilon, relation=relation).upper == pytest.approx(float(gaussian_delta(mu, epsilon)), rel=1e-10)
+        assert run.delta(epsilon=epsilon, relation=relation).upper == pytest.approx(
+            float(gaussian_delta(mu, epsilon)), rel=1e-10
+        )
 
 
 def test_dope_sgd_two_steps_of_replace_one() -> None:
@@ -232,8 +238,8 @@ def test_pillar_selection() -> None:
     selection = pc.ExponentialMechanism(epsilon=epsilon / 2)
     for relation, top in ((pc.REPLACE_ONE, epsilon), (pc.ADD_OR_REMOVE_ONE, epsilon / 2)):
         assert selection.epsilon(delta=0.0, relation=relation).upper == pytest.approx(top, rel=1e-12)
-        # Two models: the record's losses are 0 and B before, B and 0 after (0 and 0, without it), in units of B; the second model
-        # is far better on the other records.
+        # Two models: the record's losses are 0 and B before, B and 0 after (0 and 0, without it), in units of B; the
+        # second model is far better on the other records.
         losses = [(0.0, 1.0), (1.0, 0.0)] if relation is pc.REPLACE_ONE else [(0.0, 1.0), (0.0, 0.0)]
         weights = [np.exp(-epsilon / 2 * np.add(own, [60.0, 0.0])) for own in losses]
         p, q = (w / w.sum() for w in weights)
@@ -251,7 +257,8 @@ def test_pillar_noise(n: int) -> None:
             assert found.upper <= LEVEL if valid else found.lower > LEVEL
 
 
-# --- Amid, Ganesh, Mathews, Ramaswamy, Song, Steinke, Suriyakumar, Thakkar, Thakurta: Public Data-Assisted Mirror Descent ---
+# --- Amid, Ganesh, Mathews, Ramaswamy, Song, Steinke, Suriyakumar, Thakkar, Thakurta:
+# Public Data-Assisted Mirror Descent ---
 
 # Section 4: records, batch size, epochs, δ, σ, ε as printed. 4 % of the records are public.
 PRINTED = [
@@ -283,7 +290,9 @@ def test_mirror_descent_table(records: int, batch: int, epochs: int, delta: floa
     private = 0.96 * records
     rate, steps = batch / private, epochs * private / batch
     bound = min(
-        steps * renyi(rate, sigma, a) + math.log1p(-1 / a) - math.log(delta * a) / (a - 1)  # Canonne, Kamath, Steinke 2020
+        steps * renyi(rate, sigma, a)
+        + math.log1p(-1 / a)
+        - math.log(delta * a) / (a - 1)  # Canonne, Kamath, Steinke 2020
         for a in ORDERS
     )
     digits = len(printed.split(".")[1])
@@ -353,7 +362,8 @@ def test_dppl_mean(rho: float, split: tuple[int, ...]) -> None:
     steps = pc.Run.of(pc.Gaussian(1 / math.sqrt(2 * share * part / 64)) for part in split)
     count = pc.Gaussian(1 / math.sqrt(2 * (rho - share)))
     assert (steps + count).zcdp()[0] == pytest.approx(rho, rel=1e-12)
-    # The record stays in its class: sums move by 2R, the count does not. It leaves: two classes change by a record each.
+    # The record stays in its class: sums move by 2R, the count does not. It leaves:
+    # two classes change by a record each.
     assert steps.zcdp(relation=pc.REPLACE_ONE)[0] == pytest.approx(4 * share, rel=1e-12)
     assert (2 * (steps + count)).zcdp()[0] == pytest.approx(2 * rho, rel=1e-12)
     # As one Gaussian: exactly μ = √(2ρ), hence ε at δ; zCDP alone gives more.

@@ -158,9 +158,13 @@ def test_pages_name_code_and_tests_that_exist(page):
 @pytest.mark.parametrize("page", PAGES.values(), ids=lambda page: page.name)
 def test_whatever_a_page_names_exists(page):
     text = (ROOT / "proofs" / page.name).read_text(encoding="utf-8")
-    for path, _, function in re.findall(r"`((?:tests|privcalc|learners|benchmarks|proofs)/[\w/]+\.py)(::([\w]+))?`", text):
+    for path, _, function in re.findall(
+        r"`((?:tests|privcalc|learners|benchmarks|proofs)/[\w/]+\.py)(::([\w]+))?`", text
+    ):
         assert (ROOT / path).is_file(), path
-        assert not function or re.search(rf"(def|class) {function}\b", (ROOT / path).read_text(encoding="utf-8")), function
+        assert not function or re.search(rf"(def|class) {function}\b", (ROOT / path).read_text(encoding="utf-8")), (
+            function
+        )
     for link in re.findall(r"\]\(([\w.]+\.md)\)", text):
         assert (ROOT / "proofs" / link).is_file(), link
 
@@ -300,7 +304,10 @@ def absent_names(text):
         known = (
             dotted.split(".")[0] in OTHERS
             or (owner == "pc" and name in pc.__all__)
-            or (name in {"py", "md", "json"} and any(any((ROOT / here).rglob(dotted)) for here in ("privcalc", "proofs")))
+            or (
+                name in {"py", "md", "json"}
+                and any(any((ROOT / here).rglob(dotted)) for here in ("privcalc", "proofs"))
+            )
             or any(_has(one, name) for one in (owner, owner.capitalize()))  # `ledger.gaussian` is of a Ledger
         )
         if not known:
@@ -318,9 +325,13 @@ def test_names_that_are_quoted_exist():
 
 
 def test_what_is_cited_and_does_not_exist_is_found():
-    cited = "see [engine.md](engine.md), §§1–3 and 90; ``proofs/gdp.md``, §91 and §92 of [gdp.md](gdp.md); `none.md`, §1"
+    cited = (
+        "see [engine.md](engine.md), §§1–3 and 90; ``proofs/gdp.md``, §91 and §92 of [gdp.md](gdp.md); `none.md`, §1"
+    )
     assert list(absent_sections(cited)) == ["engine.md, §90", "gdp.md, §91", "none.md, §1", "gdp.md, §92"]
-    quoted = "`Pair.profile`, `TwoPointPair.log_moment`, `contour.place(…)`, `pc.prove(run)`, `torch.rand`, `check.py`, `a`"
+    quoted = (
+        "`Pair.profile`, `TwoPointPair.log_moment`, `contour.place(…)`, `pc.prove(run)`, `torch.rand`, `check.py`, `a`"
+    )
     assert not list(absent_names(quoted))
     assert list(absent_names("`Pair.nothing`, `contour.nothing(x)`, `pc.nothing`, `none.py`")) == [
         *("Pair.nothing", "contour.nothing", "pc.nothing", "none.py")

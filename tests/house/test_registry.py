@@ -81,9 +81,12 @@ def test_every_need_is_a_line_of_certificates() -> None:
 
 def test_a_mechanism_that_nobody_asked_for_is_read_all_the_same() -> None:
     """The public names are loaded when they are asked for."""
-    code = 'from privcalc.serial import mechanism_from_json; print(mechanism_from_json({"kind": "Laplace", "scale": 2}))'
+    code = (
+        'from privcalc.serial import mechanism_from_json; print(mechanism_from_json({"kind": "Laplace", "scale": 2}))'
+    )
     assert (
-        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "Laplace(scale=2.0)\n"
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+        == "Laplace(scale=2.0)\n"
     )
 
 
@@ -93,7 +96,9 @@ NOISE = MadeUpNoise(4.0)
 STEP = MadeUpSampled(NOISE, sides=10)
 
 
-@pytest.mark.parametrize("mechanism", [NOISE, STEP, pc.PoissonSampled(NOISE, 0.1), MadeUpSampled(pc.Gaussian(4.0))], ids=str)
+@pytest.mark.parametrize(
+    "mechanism", [NOISE, STEP, pc.PoissonSampled(NOISE, 0.1), MadeUpSampled(pc.Gaussian(4.0))], ids=str
+)
 def test_what_is_made_up_is_written_down_and_certified(mechanism: Mechanism) -> None:
     assert run_from_json(run_to_json(mechanism * 3)) == mechanism * 3
     certificate = pc.certify(mechanism * 3, delta=1e-5)
@@ -111,7 +116,9 @@ def test_a_relation_that_was_not_thought_through_is_refused() -> None:
 
 def test_a_made_up_sampler_says_how_batches_are_drawn() -> None:
     needed = pc.certify(STEP * 3, delta=1e-5).document["assumptions"]["needed"]
-    assert [(entry["value"], entry["page"]) for entry in needed if entry["name"] == "sampling"] == [("dice", "poisson.md")]
+    assert [(entry["value"], entry["page"]) for entry in needed if entry["name"] == "sampling"] == [
+        ("dice", "poisson.md")
+    ]
     assert pc.certify(STEP, delta=1e-5, assumptions=pc.Assumptions(sampling="dice"))
     with pytest.raises(pc.PrivcalcError, match="sampling = 'poisson'"):
         pc.certify(STEP, delta=1e-5, assumptions=pc.Assumptions(sampling="poisson"))
@@ -159,7 +166,9 @@ OWN = [kind for _, kind in sorted(known().items()) if kind.__module__.startswith
 
 def test_every_class_has_an_example_and_a_public_name() -> None:
     shown = set(map(type, EXAMPLES))
-    assert not (left := [kind.__name__ for kind in OWN if kind not in shown]), f"add an example to tests/strategies.py of {left}"
+    assert not (left := [kind.__name__ for kind in OWN if kind not in shown]), (
+        f"add an example to tests/strategies.py of {left}"
+    )
     named = set(pc.__all__)
     assert not (left := [kind.kind for kind in OWN if kind.kind not in named]), f"add to privcalc/__init__.pyi: {left}"
 
@@ -176,7 +185,9 @@ def test_noise_on_a_sum_cannot_forget_what_bounds_it() -> None:
 def test_every_sampler_is_in_the_table() -> None:
     table = (Path(__file__).parents[2] / "docs" / "samplers.md").read_text(encoding="utf-8")
     for kind in OWN:
-        assert kind.scheme is None or f"`pc.{kind.__name__}(" in table, f"add a line to docs/samplers.md for {kind.__name__}"
+        assert kind.scheme is None or f"`pc.{kind.__name__}(" in table, (
+            f"add a line to docs/samplers.md for {kind.__name__}"
+        )
 
 
 @pytest.mark.parametrize("one", EXAMPLES, ids=lambda one: type(one).__name__)

@@ -32,7 +32,9 @@ class Backing(NamedTuple):
 
 GAMES = "attacks/test_attack_mechanisms.py"
 BACKING = {
-    "Gaussian": Backing("laws/test_truth.py::test_gaussian_delta", "attacks/test_attack.py::test_the_attack_has_power", "usual"),
+    "Gaussian": Backing(
+        "laws/test_truth.py::test_gaussian_delta", "attacks/test_attack.py::test_the_attack_has_power", "usual"
+    ),
     "PoissonSampled": Backing("laws/test_truth.py::test_enumerated_replace_one", "sampled {name}, {steps}", "usual"),
     "UserSampled": Backing("mechanisms/test_users.py::test_groups_by_quadrature", "a person, {most} counted", "users"),
     "TruncatedPoissonSampled": Backing(
@@ -46,14 +48,18 @@ BACKING = {
     "WithReplacementSampled": Backing(
         "mechanisms/test_replacement.py::test_all_small_data_sets_are_between_both_ends", "with replacement", "batches"
     ),
-    "RandomAllocation": Backing("mechanisms/test_allocation.py::test_two_slots", "allocation, {epochs} epochs", "allocation"),
+    "RandomAllocation": Backing(
+        "mechanisms/test_allocation.py::test_two_slots", "allocation, {epochs} epochs", "allocation"
+    ),
     "RandomAllocation of several": Backing(
         "mechanisms/test_allocation.py::test_several_of_three_steps_by_a_grid", "allocation, two of four", "several"
     ),
     "ShuffledEpoch": Backing(
         "mechanisms/test_sampling.py::test_a_shuffled_epoch_dominates_all_data_sets", "one batch, {relation}", "batches"
     ),
-    "Parallel": Backing("mechanisms/test_sampling.py::test_parallel_once_is_the_worst_part", "parallel, {name} part", ""),
+    "Parallel": Backing(
+        "mechanisms/test_sampling.py::test_parallel_once_is_the_worst_part", "parallel, {name} part", ""
+    ),
     "CorrelatedGaussian": Backing("mechanisms/test_correlated.py::test_all_patterns", "bands, cyclic coins", ""),
 }
 
@@ -85,7 +91,9 @@ def exists(test: str) -> bool:
 def test_each_line_of_a_loop_is_backed() -> None:
     mechanisms = [sampler(row[1].strip("`")) for row in lines("your loop")]
     names = {name_of(mechanism) for mechanism in mechanisms}
-    assert not names - set(BACKING), f"add to BACKING an oracle, an attack and a benchmark family of {names - set(BACKING)}"
+    assert not names - set(BACKING), (
+        f"add to BACKING an oracle, an attack and a benchmark family of {names - set(BACKING)}"
+    )
     assert not set(BACKING) - names, f"add to docs/samplers.md a line of {set(BACKING) - names}"
     for mechanism in mechanisms:
         page = (ROOT / "proofs" / type(mechanism).page).read_text(encoding="utf-8")
@@ -134,7 +142,11 @@ def test_every_selector_that_is_installed_has_a_line() -> None:
         spec = importlib.util.find_spec(package)
         for folder in (spec and spec.submodule_search_locations) or ():
             for node in ast.parse((Path(folder) / rest).read_text(encoding="utf-8")).body:
-                if isinstance(node, ast.ClassDef) and node.name.endswith(ends) and node.name != "BatchSelectionStrategy":
+                if (
+                    isinstance(node, ast.ClassDef)
+                    and node.name.endswith(ends)
+                    and node.name != "BatchSelectionStrategy"
+                ):
                     assert f"`{node.name}" in text, node.name
                     found += 1
     if not found:

@@ -1,8 +1,8 @@
 """Nothing saturates on the unsafe side: every cap at a number, and all that swallows NaN, is listed with its reason.
 
-A cost that is capped, a bound whose overflow is cut off or a NaN that is replaced makes a claim smaller than it is, silently. The
-list is ``saturations.txt``, by function and expression, so that moved lines and moved files leave it as it is. A minimum with 0
-or 1, the ends of probabilities, or of several bounds needs no reason.
+A cost that is capped, a bound whose overflow is cut off or a NaN that is replaced makes a claim smaller than it is,
+silently. The list is ``saturations.txt``, by function and expression, so that moved lines and moved files leave it as
+it is. A minimum with 0 or 1, the ends of probabilities, or of several bounds needs no reason.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ def saturating(node: ast.AST, where: str = "") -> Iterator[str]:
             function = child.func
             name = function.id if isinstance(function, ast.Name) else getattr(function, "attr", "")
             ends = [
-                _number(end) for end in (*child.args, *(word.value for word in child.keywords if word.arg in {"max", "a_max"}))
+                _number(end)
+                for end in (*child.args, *(word.value for word in child.keywords if word.arg in {"max", "a_max"}))
             ]
             if name in ALWAYS or (name in AT_A_NUMBER and any(end not in (None, 0, 1) for end in ends)):
                 yield f"{inner or 'module'}: {ast.unparse(child)}"

@@ -12,7 +12,18 @@ ROOT = Path(__file__).parents[2]
 
 EXEMPT = (
     *("audit", "budget", "calibration", "certificate", "claims", "cli", "composition", "interop", "ledger", "log"),
-    *("numerics/records", "numerics/routes", "bulk", "enclosure", "parts", "proof", "run", "serial", "tripwire", "learners"),
+    *(
+        "numerics/records",
+        "numerics/routes",
+        "bulk",
+        "enclosure",
+        "parts",
+        "proof",
+        "run",
+        "serial",
+        "tripwire",
+        "learners",
+    ),
 )
 """Rooms whose first sentences nobody has read again yet. A room that is clean leaves the list; none joins it."""
 
@@ -70,14 +81,16 @@ def faults(path):
 
 
 @pytest.mark.parametrize(
-    "text", ["All.", "Of K.", "The same.", "Their sum.", "log M(c).", "What holds of both of them.", "Its sum over all n."]
+    "text",
+    ["All.", "Of K.", "The same.", "Their sum.", "log M(c).", "What holds of both of them.", "Its sum over all n."],
 )
 def test_the_test(text):
     assert fault(text)
 
 
 @pytest.mark.parametrize(
-    "text", ["Return log M(c), the log moment.", "An array of losses, shape (n,).", "``this`` names what the caller gave."]
+    "text",
+    ["Return log M(c), the log moment.", "An array of losses, shape (n,).", "``this`` names what the caller gave."],
 )
 def test_sentences_that_pass(text):
     assert fault(text) is None
@@ -103,7 +116,8 @@ class Class:
         self.methods = {
             child.name: bool(ast.get_docstring(child))
             for child in node.body
-            if isinstance(child, ast.FunctionDef) and not any("overload" in ast.unparse(mark) for mark in child.decorator_list)
+            if isinstance(child, ast.FunctionDef)
+            and not any("overload" in ast.unparse(mark) for mark in child.decorator_list)
         }
 
 

@@ -28,7 +28,18 @@ def wheel(tmp_path_factory):
     for name in names:
         if (ROOT / name).exists():
             (source / name).symlink_to(ROOT / name)
-    build = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", str(folder), str(source)]
+    build = [
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        "-q",
+        "--no-deps",
+        "--no-build-isolation",
+        "-w",
+        str(folder),
+        str(source),
+    ]
     subprocess.run(build, check=True, capture_output=True, text=True)
     return next(folder.glob("privcalc-*.whl"))
 
@@ -37,7 +48,11 @@ def test_the_wheel_has_the_two_packages_only(wheel):
     names = zipfile.ZipFile(wheel).namelist()
     tops = {name.partition("/")[0] for name in names}
     assert {top for top in tops if not top.endswith(".dist-info")} == {"privcalc", "learners"}
-    there = {path.relative_to(ROOT).as_posix() for package in ("privcalc", "learners") for path in (ROOT / package).rglob("*.py")}
+    there = {
+        path.relative_to(ROOT).as_posix()
+        for package in ("privcalc", "learners")
+        for path in (ROOT / package).rglob("*.py")
+    }
     assert there <= set(names)
     assert "privcalc/py.typed" in names
 

@@ -67,14 +67,29 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], set[str]]] = {
     "FixedSizeSampled": (pc.FixedSizeSampled, {"mechanism": GAUSSIAN, "batch_size": 2, "dataset_size": 9}, set()),
     "UserSampled": (pc.UserSampled, {"mechanism": GAUSSIAN, "rate": 0.1, "records": 2}, set()),
     "Parallel": (pc.Parallel, {"parts": [GAUSSIAN]}, set()),
-    "RandomTrials": (pc.RandomTrials, {"run": GAUSSIAN, "mean": 2.0, "distribution": "geometric"}, {"an answer to distribution"}),
+    "RandomTrials": (
+        pc.RandomTrials,
+        {"run": GAUSSIAN, "mean": 2.0, "distribution": "geometric"},
+        {"an answer to distribution"},
+    ),
     "RDP": (pc.RDP, {"orders": [2.0], "epsilons": [1.0]}, set()),
-    "Guarantee": (pc.Guarantee, {"epsilon": 1.0, "delta": 1e-5, "relation": pc.ADD_OR_REMOVE_ONE}, {"an answer to epsilon"}),
+    "Guarantee": (
+        pc.Guarantee,
+        {"epsilon": 1.0, "delta": 1e-5, "relation": pc.ADD_OR_REMOVE_ONE},
+        {"an answer to epsilon"},
+    ),
     "epsilon": ((GAUSSIAN * 2).epsilon, {"delta": 1e-5, "relation": pc.ADD_OR_REMOVE_ONE, "records": 1}, set()),
     "noise_multiplier": (pc.noise_multiplier, {"epsilon": 1.0, "delta": 1e-5, "sample_rate": 0.1, "steps": 3}, set()),
     "calibrate": (
         pc.calibrate,
-        {"make": pc.Gaussian, "epsilon": 9.0, "delta": 1e-5, "bounds": (0.1, 9.0), "integer": False, "spent": pc.Gaussian(3.0)},
+        {
+            "make": pc.Gaussian,
+            "epsilon": 9.0,
+            "delta": 1e-5,
+            "bounds": (0.1, 9.0),
+            "integer": False,
+            "spent": pc.Gaussian(3.0),
+        },
         {"a class to make", "a function to make"},
     ),
     "profile_table": (pc.profile_table, {"run": GAUSSIAN, "epsilons": [1.0]}, set()),
@@ -96,7 +111,13 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], set[str]]] = {
     ),
     "select": (
         _of("select"),
-        {"scores": [1.0, 2.0], "mechanism": pc.ExponentialMechanism(1.0), "sensitivity": 1.0, "monotone": True, "joint": False},
+        {
+            "scores": [1.0, 2.0],
+            "mechanism": pc.ExponentialMechanism(1.0),
+            "sensitivity": 1.0,
+            "monotone": True,
+            "joint": False,
+        },
         set(),
     ),
     "poisson_batch": (_of("poisson_batch"), {"step": SAMPLED, "records": 3, "label": "x"}, set()),
@@ -111,10 +132,21 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], set[str]]] = {
     "certify": (pc.certify, {"source": GAUSSIAN, "delta": 1e-5, "unit": "x", "not_accounted": ["x"]}, set()),
     "load": (pc.Certificate.load, {"path": os.devnull}, set()),
     "Assumptions": (pc.Assumptions, {"steps": "public", "parts": "disjoint"}, set()),
-    "RealisedLosses": (pc.RealisedLosses, {"records": 3, "noise_multiplier": 1.0, "rate": 0.5, "clip_norm": 1.0}, set()),
+    "RealisedLosses": (
+        pc.RealisedLosses,
+        {"records": 3, "noise_multiplier": 1.0, "rate": 0.5, "clip_norm": 1.0},
+        set(),
+    ),
     "update": (
         lambda **given: pc.RealisedLosses(3, 1.0).update(**given),
-        {"norms": [1.0, 1.0, 0.0], "noise_multiplier": 1.0, "indices": [0, 1, 2], "rate": 0.5, "clip_norm": 1.0, "steps": 1},
+        {
+            "norms": [1.0, 1.0, 0.0],
+            "noise_multiplier": 1.0,
+            "indices": [0, 1, 2],
+            "rate": 0.5,
+            "clip_norm": 1.0,
+            "steps": 1,
+        },
         set(),
     ),
     "IndividualFilter": (pc.IndividualFilter, {"records": 3, "mu": 1.0, "rate": 1.0}, set()),
@@ -143,7 +175,11 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], set[str]]] = {
         {"values": np.ones(3), "noise_multiplier": 1.0, "clip_norm": 1.0, "error": 0.1, "noise": Noise()},
         set(),
     ),
-    "grid": (noise.Grid.of, {"noise_multiplier": 1.0, "clip_norm": 1.0, "coordinates": 3, "error": 0.1, "norm": 2}, set()),
+    "grid": (
+        noise.Grid.of,
+        {"noise_multiplier": 1.0, "clip_norm": 1.0, "coordinates": 3, "error": 0.1, "norm": 2},
+        set(),
+    ),
 }
 """Calls, right arguments of each, and what is right though it is of a strange kind."""
 

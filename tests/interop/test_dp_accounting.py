@@ -41,11 +41,17 @@ EVENTS = [
     (dpa.PoissonSampledDpEvent(0.1, dpa.LaplaceDpEvent(1.0)), pc.PoissonSampled(pc.Laplace(1.0), 0.1)),
     (dpa.SampledWithoutReplacementDpEvent(100, 10, GAUSS), pc.FixedSizeSampled(pc.Gaussian(2.0), 10, 100)),
     (dpa.SampledWithReplacementDpEvent(100, 10, GAUSS), pc.WithReplacementSampled(pc.Gaussian(2.0), 10, 100)),
-    (dpa.TruncatedSubsampledGaussianDpEvent(100, 0.1, 20, 2.0), pc.TruncatedPoissonSampled(pc.Gaussian(2.0), 0.1, 20, 100)),
+    (
+        dpa.TruncatedSubsampledGaussianDpEvent(100, 0.1, 20, 2.0),
+        pc.TruncatedPoissonSampled(pc.Gaussian(2.0), 0.1, 20, 100),
+    ),
     (dpa.SelfComposedDpEvent(GAUSS, 7), pc.Gaussian(2.0) * 7),
     (dpa.ComposedDpEvent([GAUSS, dpa.LaplaceDpEvent(3.0), GAUSS]), pc.Gaussian(2.0) * 2 + pc.Laplace(3.0)),
     (dpa.SelfComposedDpEvent(dpa.ComposedDpEvent([GAUSS, dpa.NoOpDpEvent()]), 3), pc.Gaussian(2.0) * 3),
-    (dp_event.RepeatAndSelectDpEvent(GAUSS, 5.0, 1), pc.RandomTrials(pc.Gaussian(2.0), mean=5, distribution="geometric")),
+    (
+        dp_event.RepeatAndSelectDpEvent(GAUSS, 5.0, 1),
+        pc.RandomTrials(pc.Gaussian(2.0), mean=5, distribution="geometric"),
+    ),
     (dp_event.RepeatAndSelectDpEvent(GAUSS, 5.0, 0.5), pc.RandomTrials(pc.Gaussian(2.0), mean=5, distribution=0.5)),
     (dpa.NoOpDpEvent(), pc.Run()),
 ]
@@ -246,7 +252,9 @@ def test_events_of_newer_versions(monkeypatch: pytest.MonkeyPatch) -> None:
     for relation in RELATION:
         ours = adapter.RELATIONS[relation]
         accountant = (
-            adapter.PrivcalcAccountant(relation).compose(EpsilonDeltaDpEvent(0.5, 1e-7)).compose(EpsilonDeltaDpEvent(0, 0))
+            adapter.PrivcalcAccountant(relation)
+            .compose(EpsilonDeltaDpEvent(0.5, 1e-7))
+            .compose(EpsilonDeltaDpEvent(0, 0))
         )
         assert accountant.run == pc.ApproxDP(0.5, 1e-7, relation=ours).run
         assert epsilon(ExponentialMechanismDpEvent(0.8), relation, 0.0) == pytest.approx(0.8, rel=1e-12)
@@ -290,7 +298,9 @@ def test_their_calibration_works_with_it() -> None:
     assert exact <= found <= exact + 1e-6
 
 
-@pytest.mark.parametrize("run", [pc.Gaussian(1.0), pc.PoissonSampled(pc.Gaussian(1.0), 0.2), pc.ApproxDP(0.5, 1e-4)], ids=str)
+@pytest.mark.parametrize(
+    "run", [pc.Gaussian(1.0), pc.PoissonSampled(pc.Gaussian(1.0), 0.2), pc.ApproxDP(0.5, 1e-4)], ids=str
+)
 def test_their_distribution_of_a_run_dominates_it(run: pc.Run) -> None:
     made = adapter.to_pld(run, spacing=0.02)
     for level in (0.0, 0.25, 1.0, 3.0):
@@ -305,7 +315,9 @@ def test_their_distribution_of_a_run_dominates_it(run: pc.Run) -> None:
     [
         pld.from_gaussian_mechanism(2.0, value_discretization_interval=0.05),
         pld.from_gaussian_mechanism(1.0, sampling_prob=0.2, value_discretization_interval=0.05),
-        pld.from_privacy_parameters(pld.common.DifferentialPrivacyParameters(0.5, 1e-4), value_discretization_interval=0.05),
+        pld.from_privacy_parameters(
+            pld.common.DifferentialPrivacyParameters(0.5, 1e-4), value_discretization_interval=0.05
+        ),
     ],
     ids=["symmetric", "sampled", "leak"],
 )
@@ -322,7 +334,9 @@ def test_their_distributions_are_taken_as_they_are(made: Any) -> None:
 
 def test_distributions_that_prove_nothing_are_refused() -> None:
     with pytest.raises(pc.PrivcalcError, match="pessimistic"):
-        adapter.from_pld(pld.from_gaussian_mechanism(2.0, pessimistic_estimate=False, value_discretization_interval=0.05))
+        adapter.from_pld(
+            pld.from_gaussian_mechanism(2.0, pessimistic_estimate=False, value_discretization_interval=0.05)
+        )
     lopsided = pld.from_gaussian_mechanism(1.0, sampling_prob=0.2, value_discretization_interval=0.05)
     with pytest.raises(pc.PrivcalcError, match="symmetric"):
         adapter.from_pld(lopsided, relation=pc.REPLACE_ONE)
@@ -336,7 +350,10 @@ def mixture(deviation: float, law: list[float], unit: float = 1.0) -> Any:
 
 
 def binomial(records: int, rate: float) -> list[float]:
-    return [float(math.comb(records, j) * mp.mpf(rate) ** j * (1 - mp.mpf(rate)) ** (records - j)) for j in range(records + 1)]
+    return [
+        float(math.comb(records, j) * mp.mpf(rate) ** j * (1 - mp.mpf(rate)) ** (records - j))
+        for j in range(records + 1)
+    ]
 
 
 @pytest.mark.parametrize("relation", [pc.ADD_OR_REMOVE_ONE, pc.ZERO_OUT])
@@ -389,7 +406,8 @@ def test_what_is_read_has_at_least_the_probabilities_of_the_event() -> None:
         law = binomial(records, rate)
         (one,) = (part for part, _ in adapter.from_event(mixture(2.0, law)).entries)
         mine = [
-            math.comb(records, j) * mp.mpf(one.rate) ** j * (1 - mp.mpf(one.rate)) ** (records - j) for j in range(records + 1)
+            math.comb(records, j) * mp.mpf(one.rate) ** j * (1 - mp.mpf(one.rate)) ** (records - j)
+            for j in range(records + 1)
         ]
         for j in range(1, records + 1):
             assert mp.fsum(mine[j:]) >= mp.fsum(map(mp.mpf, law[j:])) / mp.fsum(map(mp.mpf, law))

@@ -202,7 +202,14 @@ def test_arguments(wrong):
 
 def theirs(**options):
     module = pytest.importorskip("jax_privacy.experimental.execution_plan")
-    usual = {"iterations": 4, "strategy": [1.0], "epsilon": None, "delta": None, "noise_multiplier": 1.0, "sampling_prob": 0.25}
+    usual = {
+        "iterations": 4,
+        "strategy": [1.0],
+        "epsilon": None,
+        "delta": None,
+        "noise_multiplier": 1.0,
+        "sampling_prob": 0.25,
+    }
     return module.BandMFExecutionPlanConfig(**(usual | options)).plan
 
 
@@ -266,7 +273,9 @@ def test_sums_that_are_clipped_to_another_norm_than_the_noise_is_for_are_refused
 
 
 @pytest.mark.parametrize(
-    "other", [{"sampling_prob": 0.5}, {"iterations": 9}, {"truncated_batch_size": 5}, {"cycle_length": 2}, None], ids=str
+    "other",
+    [{"sampling_prob": 0.5}, {"iterations": 9}, {"truncated_batch_size": 5}, {"cycle_length": 2}, None],
+    ids=str,
 )
 def test_a_plan_whose_batches_are_not_those_of_its_event_is_refused(other):
     plan = theirs()

@@ -124,7 +124,9 @@ def by_hand(folder: Path, _: bool, rank: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("train", "draws"), [(by_opacus, False), (by_opacus, True), (by_hand, True)], ids=["opacus", "opacus, ledger", "plain"]
+    ("train", "draws"),
+    [(by_opacus, False), (by_opacus, True), (by_hand, True)],
+    ids=["opacus", "opacus, ledger", "plain"],
 )
 def test_a_run_that_was_killed_goes_on_within_its_plan(train: Any, draws: bool, tmp_path: Path) -> None:
     assert lives(train, tmp_path, draws) == [-signal.SIGKILL]
@@ -172,7 +174,9 @@ def distributed_opacus(folder: Path, rank: int) -> None:
         _, module, optimizer, criterion, loader = private(wrap(small()), mode)
         before = [p.detach().clone() for p in module.parameters()]
 
-        def step(module: Any = module, optimizer: Any = optimizer, criterion: Any = criterion, loader: Any = loader) -> None:
+        def step(
+            module: Any = module, optimizer: Any = optimizer, criterion: Any = criterion, loader: Any = loader
+        ) -> None:
             x, y = next(iter(loader))
             optimizer.zero_grad()
             criterion(module(x), y).backward()
@@ -180,7 +184,10 @@ def distributed_opacus(folder: Path, rank: int) -> None:
 
         ledger = pc.Ledger(None, plan=pc.Gaussian(1.0))
         kept = told(lambda o=optimizer, d=loader, ledger=ledger: adapter.keep_ledger(o, d, ledger, start="random"))
-        same = all(torch.equal(torch.as_tensor(a), torch.as_tensor(b)) for a, b in zip(before, module.parameters(), strict=True))
+        same = all(
+            torch.equal(torch.as_tensor(a), torch.as_tensor(b))
+            for a, b in zip(before, module.parameters(), strict=True)
+        )
         found[name] = told(step), kept, same
     (folder / "found.json").write_text(json.dumps(found))
     os._exit(0)

@@ -88,7 +88,9 @@ class Run:
         self.loss: Any = self.criterion or cross_entropy
         self.given = self.optimizer, self.loader
 
-    def keep(self, path: Path | None = None, *, draws: Any = True, steps: int = 40, ahead: int = 1, **terms: Any) -> pc.Ledger:
+    def keep(
+        self, path: Path | None = None, *, draws: Any = True, steps: int = 40, ahead: int = 1, **terms: Any
+    ) -> pc.Ledger:
         """A ledger for it."""
         plan = adapter.step_of(self.optimizer, self.loader, draws=draws) * steps
         ledger = pc.Ledger(path, plan=plan, **terms)
@@ -160,7 +162,9 @@ def test_a_checkpoint_is_resumed_and_forgets_no_steps(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "history", [3, [3], [(1.0, 0.1)], [(1.0, 0.1, 1.5)], [(math.nan, 0.1, 1)], [(1.0, 25, 1)], [(-1.0, 0.1, 1)]], ids=str
+    "history",
+    [3, [3], [(1.0, 0.1)], [(1.0, 0.1, 1.5)], [(math.nan, 0.1, 1)], [(1.0, 25, 1)], [(-1.0, 0.1, 1)]],
+    ids=str,
 )
 def test_a_history_that_is_none_is_refused(history: Any) -> None:
     accountant = adapter.PrivcalcAccountant()
@@ -717,7 +721,9 @@ def test_ghost_clipping_needs_a_loss_for_each_record(reduction: str) -> None:
     """The criterion's product of n factors and [n, 1] losses, or with one loss, clips nothing."""
     run = ghost(max_grad_norm=1e-3)
     run.loss.criterion.forward = (
-        cross_entropy if reduction == "mean" else lambda scores, labels: cross_entropy(scores, labels, reduction="none")[:, None]
+        cross_entropy
+        if reduction == "mean"
+        else lambda scores, labels: cross_entropy(scores, labels, reduction="none")[:, None]
     )
     with pytest.raises(pc.PrivcalcError, match="one loss for each"):
         run.train()
@@ -805,7 +811,9 @@ TEXTS = TensorDataset(torch.randint(9, (RECORDS, 6)), LABELS, NUMBERS)
 
 
 def convolutions() -> Any:
-    return nn.Sequential(nn.Conv2d(1, 4, 3), nn.GroupNorm(2, 4), nn.ReLU(), nn.AvgPool2d(2), nn.Flatten(), nn.Linear(36, 2))
+    return nn.Sequential(
+        nn.Conv2d(1, 4, 3), nn.GroupNorm(2, 4), nn.ReLU(), nn.AvgPool2d(2), nn.Flatten(), nn.Linear(36, 2)
+    )
 
 
 def recurrent() -> Any:
@@ -861,11 +869,19 @@ SCRIPTS = {
     "conv with GroupNorm": (convolutions, IMAGES, {}),
     "DPLSTM": (recurrent, TEXTS, {}),
     "encoder": (encoder, TEXTS, {}),
-    "batch in second place": (second_place, TensorDataset(torch.randn(RECORDS, 6, 4), LABELS, NUMBERS), {"batch_first": False}),
+    "batch in second place": (
+        second_place,
+        TensorDataset(torch.randn(RECORDS, 6, 4), LABELS, NUMBERS),
+        {"batch_first": False},
+    ),
     "low-rank adapters": (adapters, None, {}),
     "per-sample gradients of functorch": (network, None, {"grad_sample_mode": "functorch"}),
     "sums": (network, None, {"loss_reduction": "sum"}),
-    "double precision": (lambda: network().double(), TensorDataset(torch.randn(RECORDS, 5).double(), LABELS, NUMBERS), {}),
+    "double precision": (
+        lambda: network().double(),
+        TensorDataset(torch.randn(RECORDS, 5).double(), LABELS, NUMBERS),
+        {},
+    ),
     "ghost clipping of convolutions": (convolutions, IMAGES, {"grad_sample_mode": "ghost"}),
 }
 
@@ -902,7 +918,9 @@ def gradual_unfreezing(run: Run) -> None:
 
 
 def averaged_weights(run: Run) -> None:
-    average = torch.optim.swa_utils.AveragedModel(run.model._module, multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(0.9))
+    average = torch.optim.swa_utils.AveragedModel(
+        run.model._module, multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(0.9)
+    )
     run.train()
     average.update_parameters(run.model._module)
     run.model._module.load_state_dict(average.module.state_dict())

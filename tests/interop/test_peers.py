@@ -35,7 +35,10 @@ def renyi_epsilon(rate: float, z: float, steps: int, delta: float) -> float:
         q, target = mpf(rate), mp.log(mpf(delta))
         for order in [*range(2, 40), *range(40, 200, 10)]:
             half = 1 / (2 * mpf(z) ** 2)
-            terms = (mp.binomial(order, k) * (1 - q) ** (order - k) * q**k * mp.exp((k * k - k) * half) for k in range(order + 1))
+            terms = (
+                mp.binomial(order, k) * (1 - q) ** (order - k) * q**k * mp.exp((k * k - k) * half)
+                for k in range(order + 1)
+            )
             log_moment = steps * mp.log(mp.fsum(terms))
             found = (log_moment - target - mp.log(order)) / (order - 1) + mp.log1p(-mpf(1) / order)
             best = min(best, float(found))
@@ -205,7 +208,8 @@ def nodes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 @pytest.mark.parametrize("delta", quick([1e-12, 1e-5], 0))
 @pytest.mark.parametrize(
-    ("z", "rate", "steps"), [(0.01, 0.3, 1_000), (0.05, 0.1, 10), (0.1, 0.5, 100), (0.2, 0.01, 1_000), (0.3, 0.9, 10_000)]
+    ("z", "rate", "steps"),
+    [(0.01, 0.3, 1_000), (0.05, 0.1, 10), (0.1, 0.5, 100), (0.2, 0.01, 1_000), (0.3, 0.9, 10_000)],
 )
 def test_small_noise_with_sampling(z: float, rate: float, steps: int, delta: float, nodes: list[int]) -> None:
     answer = (sampled(rate, z) * steps).epsilon(delta=delta)
@@ -226,7 +230,9 @@ def test_small_laplace_noise(scale: float) -> None:
 # --- calibration ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("epsilon", "delta"), [(0.01, 1e-5), (1e-4, 1e-8), (3.0, 1e-5), (50.0, 1e-10), (2_000.0, 1e-6)])
+@pytest.mark.parametrize(
+    ("epsilon", "delta"), [(0.01, 1e-5), (1e-4, 1e-8), (3.0, 1e-5), (50.0, 1e-10), (2_000.0, 1e-6)]
+)
 def test_calibration_neither_overshoots_nor_runs_out_of_bracket(epsilon: float, delta: float) -> None:
     z = pc.noise_multiplier(epsilon=epsilon, delta=delta, sample_rate=1.0, steps=100)
     reached = ref.gaussian_epsilon(10 / mpf(z), delta)

@@ -43,7 +43,9 @@ class Run:
     def steps(self, number, clip_norm=1.0, step=STEP):
         """So many steps, each of which is yielded before the optimizer takes it."""
         gradients = RecordGradients(self.model, cross_entropy)
-        batches = loader(self.ledger, self.data, step, like=gradients, clip_norm=clip_norm, start="random", **self.options)
+        batches = loader(
+            self.ledger, self.data, step, like=gradients, clip_norm=clip_norm, start="random", **self.options
+        )
         for _, batch in zip(range(number), batches, strict=False):
             gradients.put(batch.release() / step.expected_size(RECORDS))
             yield
@@ -175,7 +177,9 @@ def batch_normalisation_by_public_statistics():
 
 def convolutions():
     images = TensorDataset(torch.from_numpy(DRAWN.integers(0, 256, (RECORDS, 1, 6, 6)) / 255).float(), LABELS)
-    Run(nn.Sequential(nn.Conv2d(1, 4, 3), nn.GroupNorm(2, 4), nn.ReLU(), nn.Flatten(), nn.Linear(64, 2)), images).train()
+    Run(
+        nn.Sequential(nn.Conv2d(1, 4, 3), nn.GroupNorm(2, 4), nn.ReLU(), nn.Flatten(), nn.Linear(64, 2)), images
+    ).train()
 
 
 def images_by_public_constants():
@@ -246,7 +250,9 @@ def equal_records_of_different_people():
     Run(data=TensorDataset(ROWS[:6].repeat(10, 1), LABELS)).train()
 
 
-LOOPS = [value for value in list(globals().values()) if callable(value) and getattr(value, "__module__", "") == __name__]
+LOOPS = [
+    value for value in list(globals().values()) if callable(value) and getattr(value, "__module__", "") == __name__
+]
 LOOPS = [value for value in LOOPS if value is not Run]
 
 NOISE, CHOICE = pc.Gaussian(9.0), pc.ExponentialMechanism(0.5, monotone=False)

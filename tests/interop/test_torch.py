@@ -180,7 +180,9 @@ def test_a_piece_is_added_once_by_many_threads(monkeypatch):
         thread.join()
     assert len(said) == 1
     assert "each is added once" in said[0]
-    assert torch.allclose(batch._total, (rows * (2.0 / norm(rows, dim=1, keepdim=True)).clamp(max=1.0)).sum(dim=0).double())
+    assert torch.allclose(
+        batch._total, (rows * (2.0 / norm(rows, dim=1, keepdim=True)).clamp(max=1.0)).sum(dim=0).double()
+    )
 
 
 def test_gradients_that_are_written_to_meanwhile_are_added_as_they_were_clipped(monkeypatch):
@@ -283,7 +285,9 @@ def test_as_many_entries_as_records_are_no_rows():
     """A sum of 40 records with 40 entries is not taken for one row each."""
     step = pc.Gaussian(1.0)
     rows = torch.eye(40)
-    ledger, _, data = loaded(plan=step * 1, step=step, dataset=TensorDataset(rows, torch.arange(40)), like=torch.zeros(40))
+    ledger, _, data = loaded(
+        plan=step * 1, step=step, dataset=TensorDataset(rows, torch.arange(40)), like=torch.zeros(40)
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("error", pc.PrivcalcWarning)
         (noisy,) = [fill(batch).release() for batch in data]
@@ -355,7 +359,9 @@ def test_several_processes_are_refused(monkeypatch):
 def test_the_clip_norm_holds_of_what_is_added():
     """In exact arithmetic: the norm of each clipped row, whatever its size."""
     for scale in (1e-3, 1.0, 1e6, 1e150):
-        _, _, data = loaded(pc.Gaussian(1.0) * 1, step=pc.Gaussian(1.0), like=torch.zeros(3, dtype=torch.float64), at_most=1)
+        _, _, data = loaded(
+            pc.Gaussian(1.0) * 1, step=pc.Gaussian(1.0), like=torch.zeros(3, dtype=torch.float64), at_most=1
+        )
         batch = next(iter(data))
         for piece in batch:
             before = batch._total.clone()

@@ -89,7 +89,10 @@ MODULES = {
 def test_each_is_as_if_it_were_alone(name):
     make, x = MODULES[name]
     torch.manual_seed(2)
-    module, y = make().double(), torch.tensor([0, 1, 2, 1, 0])  # rounding of norms of few numbers shows in single precision
+    module, y = (
+        make().double(),
+        torch.tensor([0, 1, 2, 1, 0]),
+    )  # rounding of norms of few numbers shows in single precision
     x = x.double() if x.is_floating_point() else x
     before = {key: value.clone() for key, value in module.state_dict().items()}
     gradients = RecordGradients(module, cross_entropy)
@@ -205,7 +208,10 @@ def test_what_a_module_writes_into_its_parameters_is_forgotten(where):
     [
         (lambda: RecordGradients(cross_entropy, cross_entropy), "must be a torch.nn.Module"),
         (lambda: RecordGradients(nn.Linear(4, 3).requires_grad_(False), cross_entropy), "that require a gradient"),
-        (lambda: RecordGradients(nn.Sequential(nn.Linear(4, 3), nn.Linear(3, 3).double()), cross_entropy), "one precision"),
+        (
+            lambda: RecordGradients(nn.Sequential(nn.Linear(4, 3), nn.Linear(3, 3).double()), cross_entropy),
+            "one precision",
+        ),
         (lambda: RecordGradients(nn.Linear(4, 3), cross_entropy, inputs=0), "inputs = 0"),
         (
             lambda: RecordGradients(nn.Linear(4, 3), cross_entropy)(normal(5, 4), torch.zeros(4, dtype=torch.long)),

@@ -69,7 +69,10 @@ def of_one_data_set(samplers, most, epsilon):
 
 
 SUMS = {
-    "two sizes": ([(fixed, 2), (fixed, 4)], FixedSizeSampled(pc.Gaussian(1.0), 1, 2) + FixedSizeSampled(pc.Gaussian(1.0), 1, 4)),
+    "two sizes": (
+        [(fixed, 2), (fixed, 4)],
+        FixedSizeSampled(pc.Gaussian(1.0), 1, 2) + FixedSizeSampled(pc.Gaussian(1.0), 1, 4),
+    ),
     "cut beside a size": (
         [(fixed, 4), (cut, 1)],
         FixedSizeSampled(pc.Gaussian(1.0), 1, 4) + TruncatedPoissonSampled(pc.Gaussian(1.0), 0.5, 1, 4),
@@ -97,7 +100,9 @@ def test_sizes_that_exclude_each_other():
         (large, WithReplacementSampled(gauss, 1, 10)),
     ):
         found, alone = (one + other).epsilon(delta=1e-5), one.epsilon(delta=1e-5)
-        assert alone.lower * (1 - 1e-6) <= found.lower <= alone.upper  # other runs beside 999, and nothing is known of it there
+        assert (
+            alone.lower * (1 - 1e-6) <= found.lower <= alone.upper
+        )  # other runs beside 999, and nothing is known of it there
         assert found.upper >= other.epsilon(delta=1e-5).upper
         nested = RandomTrials(one, mean=1, distribution="geometric") + other
         assert nested.epsilon(delta=1e-5).lower <= alone.upper * 1.001
@@ -111,7 +116,9 @@ def test_sizes_that_exclude_each_other():
 def test_a_group_is_no_larger_than_its_data_set():
     """Two records of a data set that has one were said to move by twice as much as all draws can."""
     found = WithReplacementSampled(pc.Gaussian(1.0), 2, 1).epsilon(delta=1e-5, relation=pc.REPLACE_ONE, group_size=2)
-    two = pc.Gaussian(1.0).epsilon(delta=1e-5, relation=pc.REPLACE_ONE, group_size=2)  # both draws move by 2, whoever is drawn
+    two = pc.Gaussian(1.0).epsilon(
+        delta=1e-5, relation=pc.REPLACE_ONE, group_size=2
+    )  # both draws move by 2, whoever is drawn
     assert found.lower <= two.upper
     whole = FixedSizeSampled(pc.Gaussian(1.0), 2, 2).epsilon(delta=1e-5, relation=pc.REPLACE_ONE, group_size=2)
     assert whole.lower == two.lower
@@ -223,7 +230,11 @@ ATTAINED = {
     "Gaussian: opposite records": (GAUSS, SWAPPED, [gaussian(2.0)]),
     "Laplace: one record, in one coordinate": (pc.Laplace(1.0), None, orders(ONE, NONE, LAPLACE)),
     "Laplace: opposite records": (pc.Laplace(1.0), SWAPPED, orders({2.0: 1.0}, NONE, LAPLACE)),
-    "DiscreteGaussian: one record, in one coordinate": (pc.DiscreteGaussian(1.0), None, discrete(integers(1, 1), integers(1, 0))),
+    "DiscreteGaussian: one record, in one coordinate": (
+        pc.DiscreteGaussian(1.0),
+        None,
+        discrete(integers(1, 1), integers(1, 0)),
+    ),
     "DiscreteGaussian: opposite records": (pc.DiscreteGaussian(1.0), SWAPPED, discrete(integers(1, 2), integers(1, 0))),
     "DiscreteGaussian of L2 norm 1.5: two coordinates move": (
         pc.DiscreteGaussian(1.0, sensitivity=1.5, norm=2),
@@ -255,7 +266,10 @@ ATTAINED = {
         pc.PoissonSampled(pc.ExponentialMechanism(1.0), 0.3),
         SWAPPED,
         [
-            finite(0.7 * chosen([1, 1, n]) + 0.3 * chosen([RATIO, 1, n]), 0.7 * chosen([1, 1, n]) + 0.3 * chosen([1, RATIO, n]))
+            finite(
+                0.7 * chosen([1, 1, n]) + 0.3 * chosen([RATIO, 1, n]),
+                0.7 * chosen([1, 1, n]) + 0.3 * chosen([1, RATIO, n]),
+            )
             for n in (0.0, 3.0, 18.0, 98.0)
         ],
     ),
@@ -270,7 +284,11 @@ ATTAINED = {
         orders({-1.0: 0.75, 1.0: 0.25}, {-1.0: 1.0}),
     ),
     "FixedSizeSampled, nulled: others null": (FixedSizeSampled(GAUSS, 1, 4), NULLED, orders(binomial(1, 0.25), NONE)),
-    "FixedSizeSampled, thirds": (FixedSizeSampled(pc.Laplace(1.0), 1, 3), None, orders({0.0: 2 / 3, 2.0: 1 / 3}, NONE, LAPLACE)),
+    "FixedSizeSampled, thirds": (
+        FixedSizeSampled(pc.Laplace(1.0), 1, 3),
+        None,
+        orders({0.0: 2 / 3, 2.0: 1 / 3}, NONE, LAPLACE),
+    ),
     "WithReplacementSampled: N − 1 others, opposite": (
         WithReplacementSampled(GAUSS, 2, 3),
         None,
@@ -461,7 +479,9 @@ def test_two_steps_with_a_root_in_thirty_digits(level, passes):
 
 
 @given(
-    st.lists(st.integers(1, 20), min_size=2, max_size=5), st.lists(st.integers(1, 20), min_size=5, max_size=5), st.floats(0, 2)
+    st.lists(st.integers(1, 20), min_size=2, max_size=5),
+    st.lists(st.integers(1, 20), min_size=5, max_size=5),
+    st.floats(0, 2),
 )
 @settings(max_examples=30, deadline=None)
 def test_lower_ends_of_small_laws_are_below_the_truth(p, q, epsilon):

@@ -191,7 +191,9 @@ def test_delta_zero() -> None:
     assert pc.RDP([2.0, math.inf], [1.0, 3.0]).epsilon(delta=0.0).upper <= 3 * (1 + 1e-12)
 
 
-@pytest.mark.parametrize("one", [pc.PureDP(1.0), pc.ApproxDP(1.0, 1e-6), pc.GDP(1.0), pc.ZCDP(1.0), pc.RDP([2.0], [1.0])])
+@pytest.mark.parametrize(
+    "one", [pc.PureDP(1.0), pc.ApproxDP(1.0, 1e-6), pc.GDP(1.0), pc.ZCDP(1.0), pc.RDP([2.0], [1.0])]
+)
 def test_other_relations_are_refused(one: pc.Mechanism) -> None:
     for relation in (pc.REPLACE_ONE, pc.ZERO_OUT):
         with pytest.raises(pc.PrivcalcError, match="was given for"):
@@ -296,7 +298,10 @@ def test_rdp_closed_forms(order: int) -> None:
         found = float(pc.Laplace(float(t)).rdp(float(order)))
         assert truth * mpf(1 - 1e-13) <= found <= truth * mpf(1 + 1e-11)
     q, z = mpf("0.01"), mpf(1)  # Mironov, Talwar, Zhang 2019, Section 3.3
-    terms = [mp.binomial(order, k) * (1 - q) ** (order - k) * q**k * mp.exp((k * k - k) / (2 * z * z)) for k in range(order + 1)]
+    terms = [
+        mp.binomial(order, k) * (1 - q) ** (order - k) * q**k * mp.exp((k * k - k) / (2 * z * z))
+        for k in range(order + 1)
+    ]
     truth = mp.log(mp.fsum(terms)) / (n - 1)
     found = float(pc.PoissonSampled(pc.Gaussian(1.0), 0.01).rdp(float(order)))
     assert truth * mpf(1 - 1e-13) <= found <= truth * mpf(1 + 1e-8)
@@ -375,14 +380,20 @@ def test_an_order_without_a_predecessor() -> None:
     assert Fraction(knot) <= Fraction(order) - 1
 
 
-LAWS = [pc.Gaussian(1.0) * 2, pc.Laplace(0.7).run, pc.PoissonSampled(pc.Gaussian(0.8), 0.2) * 3, pc.ApproxDP(0.5, 1e-3) * 2]
+LAWS = [
+    pc.Gaussian(1.0) * 2,
+    pc.Laplace(0.7).run,
+    pc.PoissonSampled(pc.Gaussian(0.8), 0.2) * 3,
+    pc.ApproxDP(0.5, 1e-3) * 2,
+]
 
 
 @pytest.mark.parametrize(("run", "direction"), quick(itertools.product(LAWS, (0, 1)), 0, 1, 2, 3, 4, 6, 7))
 def test_optimistic_distributions(run, direction):
     """Rounded down, losses bound δ from below, also when added up; and come close where the spacing is small."""
     low, high = (
-        pc.discretize(run, 0.04, tail=1e-4, direction=direction, pessimistic=pessimistic) for pessimistic in (False, True)
+        pc.discretize(run, 0.04, tail=1e-4, direction=direction, pessimistic=pessimistic)
+        for pessimistic in (False, True)
     )
     for epsilon in (-0.5, 0.0, 0.3, 1.0, 2.0):
         assert low.delta(epsilon) <= high.delta(epsilon)
@@ -409,7 +420,11 @@ def test_mu_at_a_leak_that_is_rounded_up():
 def test_an_answer_is_stated_as_no_guarantee_with_a_smaller_delta():
     """ε at δ = 1e-6 stated as pure: of a Gaussian none holds, and 12 of them would be certified at δ = 0."""
     noise = pc.Gaussian(20.0)
-    answer, mu, most = noise.epsilon(delta=1e-6), noise.gdp_mu(delta=1e-6), r"is an answer that holds at δ = 1e-06, and not at "
+    answer, mu, most = (
+        noise.epsilon(delta=1e-6),
+        noise.gdp_mu(delta=1e-6),
+        r"is an answer that holds at δ = 1e-06, and not at ",
+    )
     for stated, at in (
         (lambda: pc.PureDP(answer), "0"),
         (lambda: pc.ApproxDP(answer, 1e-7), "1e-07"),
@@ -425,7 +440,9 @@ def test_an_answer_is_stated_as_no_guarantee_with_a_smaller_delta():
         pc.PureDP(pc.certify(noise, delta=1e-6).guarantee.epsilon)
     there = noise.delta(epsilon=0.1, relation=pc.REPLACE_ONE)
     for elsewhere in (lambda: pc.ApproxDP(0.1, there), lambda: pc.Guarantee(epsilon=0.1, delta=there)):
-        with pytest.raises(pc.PrivcalcError, match=r"delta = .*is an answer for replace-one, and not for add-or-remove-one"):
+        with pytest.raises(
+            pc.PrivcalcError, match=r"delta = .*is an answer for replace-one, and not for add-or-remove-one"
+        ):
             elsewhere()
     assert pc.PureDP(float(answer)).level == answer.upper
     assert pc.PureDP(pc.Laplace(1.0).epsilon(delta=0.0)).level == pytest.approx(1.0, rel=1e-14)

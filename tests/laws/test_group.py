@@ -52,7 +52,9 @@ def test_the_bound_covers_a_group_that_occurs(rate: float, steps: int, records: 
         return np.exp(-0.5 * ((axis - shift) / sigma) ** 2) / (sigma * math.sqrt(2 * math.pi)) * step
 
     base = density(0.0)
-    group = sum(math.comb(records, j) * rate**j * (1 - rate) ** (records - j) * density(float(j)) for j in range(records + 1))
+    group = sum(
+        math.comb(records, j) * rate**j * (1 - rate) ** (records - j) * density(float(j)) for j in range(records + 1)
+    )
     p, q = group, base
     for _ in range(steps - 1):
         p, q = np.multiply.outer(p, group), np.multiply.outer(q, base)
@@ -86,7 +88,8 @@ def test_the_group_rule_at_delta_zero_is_rounded_up() -> None:
     rng = np.random.default_rng(1)
     for _ in range(200):
         curves = [
-            Curve(((LaplacePair(a), n),)) for a, n in zip(rng.uniform(0, 1, 2), rng.integers(1, 9, 2).tolist(), strict=True)
+            Curve(((LaplacePair(a), n),))
+            for a, n in zip(rng.uniform(0, 1, 2), rng.integers(1, 9, 2).tolist(), strict=True)
         ]
         exact = sum(n * Fraction(pair.a) for curve in curves for pair, n in curve.direction)
         assert Fraction(group.epsilon(curves, 0.0)) >= exact

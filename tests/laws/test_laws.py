@@ -134,7 +134,9 @@ def test_epsilon_grows_as_delta_shrinks(run: pc.Run, relation: pc.Relation, one:
 
 @given(mechanisms, relations, deltas, counts, counts)
 @some
-def test_epsilon_grows_with_the_count(m: pc.Mechanism, relation: pc.Relation, delta: float, one: int, other: int) -> None:
+def test_epsilon_grows_with_the_count(
+    m: pc.Mechanism, relation: pc.Relation, delta: float, one: int, other: int
+) -> None:
     few_uses, more = sorted((one, other))
     at_most((m * few_uses).epsilon(delta=delta, relation=relation), (m * more).epsilon(delta=delta, relation=relation))
 
@@ -142,24 +144,42 @@ def test_epsilon_grows_with_the_count(m: pc.Mechanism, relation: pc.Relation, de
 @given(st.sampled_from([pc.Gaussian, pc.Laplace]), noises, rates, rates, relations, deltas, counts)
 @some
 def test_epsilon_grows_with_the_rate(
-    base: Callable[[float], pc.Mechanism], z: float, one: float, other: float, relation: pc.Relation, delta: float, n: int
+    base: Callable[[float], pc.Mechanism],
+    z: float,
+    one: float,
+    other: float,
+    relation: pc.Relation,
+    delta: float,
+    n: int,
 ) -> None:
-    low, high = ((pc.PoissonSampled(base(z), q) * n).epsilon(delta=delta, relation=relation) for q in sorted((one, other)))
+    low, high = (
+        (pc.PoissonSampled(base(z), q) * n).epsilon(delta=delta, relation=relation) for q in sorted((one, other))
+    )
     at_most(low, high)
 
 
 @given(st.sampled_from([pc.Gaussian, pc.Laplace]), noises, noises, rates, relations, deltas, counts)
 @few
 def test_epsilon_falls_with_the_noise(
-    base: Callable[[float], pc.Mechanism], one: float, other: float, q: float, relation: pc.Relation, delta: float, n: int
+    base: Callable[[float], pc.Mechanism],
+    one: float,
+    other: float,
+    q: float,
+    relation: pc.Relation,
+    delta: float,
+    n: int,
 ) -> None:
-    loud, quiet = ((pc.PoissonSampled(base(z), q) * n).epsilon(delta=delta, relation=relation) for z in sorted((one, other)))
+    loud, quiet = (
+        (pc.PoissonSampled(base(z), q) * n).epsilon(delta=delta, relation=relation) for z in sorted((one, other))
+    )
     at_most(quiet, loud)
 
 
 @given(runs, mechanisms, counts, relations, deltas)
 @few
-def test_adding_a_mechanism_never_improves(run: pc.Run, m: pc.Mechanism, n: int, relation: pc.Relation, delta: float) -> None:
+def test_adding_a_mechanism_never_improves(
+    run: pc.Run, m: pc.Mechanism, n: int, relation: pc.Relation, delta: float
+) -> None:
     at_most(run.epsilon(delta=delta, relation=relation), (run + m * n).epsilon(delta=delta, relation=relation))
 
 
@@ -198,7 +218,9 @@ def test_allocation_costs_less_than_all_its_steps(m: pc.RandomAllocation, n: int
 @pytest.mark.slow
 @given(binned, st.sampled_from([1, 1, 2, 30]), deltas, epsilons)
 @slow
-def test_secret_places_cost_less_than_public_ones(m: pc.CorrelatedGaussian, n: int, delta: float, epsilon: float) -> None:
+def test_secret_places_cost_less_than_public_ones(
+    m: pc.CorrelatedGaussian, n: int, delta: float, epsilon: float
+) -> None:
     """Of correlated noise; and curves fall."""
     assert isinstance(m.participation, BallsInBins)
     found = (m * n).epsilon(delta=delta)
@@ -399,7 +421,16 @@ def test_the_relation_survives(m: pc.Mechanism, relation: pc.Relation, delta: fl
 def test_mixing_relations_raises(one: pc.Relation, other: pc.Relation) -> None:
     a = pc.Gaussian(1.0).epsilon(delta=1e-5, relation=one)
     b = pc.Gaussian(1.0).epsilon(delta=1e-5, relation=other)
-    for combine in (operator.add, operator.sub, operator.lt, operator.le, operator.gt, operator.ge, operator.eq, operator.ne):
+    for combine in (
+        operator.add,
+        operator.sub,
+        operator.lt,
+        operator.le,
+        operator.gt,
+        operator.ge,
+        operator.eq,
+        operator.ne,
+    ):
         with pytest.raises(pc.PrivcalcError, match="relation"):
             combine(a, b)
 
@@ -408,7 +439,9 @@ def test_mixing_relations_raises(one: pc.Relation, other: pc.Relation) -> None:
 @few
 def test_zero_out_is_add_or_remove_for_poisson_and_full_batches(m: pc.Mechanism, n: int, delta: float) -> None:
     assume(not refuses(m, pc.ZERO_OUT) and not refuses(m, pc.ADD_OR_REMOVE_ONE))
-    cut = pc.TruncatedPoissonSampled  # a record that comes pushes out another one, a null record nobody: other upper ends
+    cut = (
+        pc.TruncatedPoissonSampled
+    )  # a record that comes pushes out another one, a null record nobody: other upper ends
     assume(not any(isinstance(part, cut) for part in (m, *parts(m))))
     a = (m * n).epsilon(delta=delta, relation=pc.ZERO_OUT)
     b = (m * n).epsilon(delta=delta, relation=pc.ADD_OR_REMOVE_ONE)
@@ -440,7 +473,9 @@ def test_gdp_mu_covers_the_curve(m: pc.Mechanism, n: int, epsilon: float) -> Non
     at_most(run.delta(epsilon=epsilon), pc.Gaussian(1 / mu * (1 - 1e-15)).delta(epsilon=epsilon))
 
 
-@pytest.mark.parametrize("run", [pc.PoissonSampled(pc.Gaussian(1.0), 0.05) * 100, pc.Gaussian(3.0) * 7 + pc.Gaussian(1.0)])
+@pytest.mark.parametrize(
+    "run", [pc.PoissonSampled(pc.Gaussian(1.0), 0.05) * 100, pc.Gaussian(3.0) * 7 + pc.Gaussian(1.0)]
+)
 def test_gdp_mu_falls_with_the_share_set_aside(run: pc.Run) -> None:
     found = [run.gdp_mu(delta=share) for share in (0.0, 1e-8, 1e-3)]
     at_most(found[1], found[0])

@@ -14,7 +14,25 @@ from privcalc.rounding import downward, upward
 
 VALUES = st.floats(allow_nan=False)
 SPECS = st.sampled_from(
-    ["f", "g", "e", ".0f", ".2f", ".9f", ".3g", ".12g", ".17g", ".0e", ".6e", ">14.9g", "+.3f", "010.2f", ".1%", ".4", ""]
+    [
+        "f",
+        "g",
+        "e",
+        ".0f",
+        ".2f",
+        ".9f",
+        ".3g",
+        ".12g",
+        ".17g",
+        ".0e",
+        ".6e",
+        ">14.9g",
+        "+.3f",
+        "010.2f",
+        ".1%",
+        ".4",
+        "",
+    ]
 )
 
 
@@ -32,7 +50,9 @@ def read(text: str) -> float:
 def test_texts_err_on_their_side_by_less_than_a_unit(value: float, spec: str) -> None:
     up, down, near = upward(value, spec), downward(value, spec), format(value, spec)
     assert read(down) <= value <= read(up)
-    assert near in (up, down) or read(near) == math.inf  # one of them is the nearest: neither is off by more than a unit
+    assert (
+        near in (up, down) or read(near) == math.inf
+    )  # one of them is the nearest: neither is off by more than a unit
     if read(near) == value:
         assert up == down == near
 
@@ -72,7 +92,10 @@ def test_what_was_printed_below_its_proved_lower_end() -> None:
     assert float(str(epsilon)) >= epsilon.upper
     assert float(f"{epsilon:.3f}") >= epsilon.upper
     guarantee = pc.Guarantee(epsilon=epsilon, delta=1.23456789e-5)
-    assert [float(part) for part in str(guarantee)[1 : str(guarantee).index(")")].split(", ")] >= [epsilon.upper, 1.23456789e-5]
+    assert [float(part) for part in str(guarantee)[1 : str(guarantee).index(")")].split(", ")] >= [
+        epsilon.upper,
+        1.23456789e-5,
+    ]
 
 
 def test_short_numbers_stay_short() -> None:
@@ -86,4 +109,7 @@ def test_a_claim_begins_with_its_safe_end() -> None:
     assert wide.stated("ε") == "ε ≤ 1.99414 (the true value is at least 1.93579)"
     open_end = pc.Enclosure(0.5, math.inf, pc.ADD_OR_REMOVE_ONE, "fallback")
     assert open_end.stated("ε") == "ε ≤ inf (the true value is at least 0.5)"
-    assert pc.Enclosure(0.25, 0.5, pc.ADD_OR_REMOVE_ONE, "x", "lower").stated("β") == "β ≥ 0.25 (the true value is at most 0.5)"
+    assert (
+        pc.Enclosure(0.25, 0.5, pc.ADD_OR_REMOVE_ONE, "x", "lower").stated("β")
+        == "β ≥ 0.25 (the true value is at most 0.5)"
+    )

@@ -54,7 +54,9 @@ def test_printed_gaussian_values() -> None:
 @pytest.mark.parametrize("z", [1e-3, 0.05, 0.5, 1.0, 3.0, 100.0, 1e4])
 def test_gaussian_epsilon(z: float, delta: float) -> None:
     contains(pc.Gaussian(z).epsilon(delta=delta), ref.gaussian_epsilon(1 / mpf(z), mpf(delta)), 1e-8)
-    contains(pc.Gaussian(z).epsilon(delta=delta, relation=pc.REPLACE_ONE), ref.gaussian_epsilon(2 / mpf(z), mpf(delta)), 1e-8)
+    contains(
+        pc.Gaussian(z).epsilon(delta=delta, relation=pc.REPLACE_ONE), ref.gaussian_epsilon(2 / mpf(z), mpf(delta)), 1e-8
+    )
 
 
 @pytest.mark.parametrize("delta", [1e-304, 5e-306, 1e-308, 1e-320, 5e-324])
@@ -207,7 +209,9 @@ def test_one_laplace(scale: float, share: float) -> None:
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.35, 0.8, 0.98])
 def test_laplace_compositions(scale: float, steps: int, share: float) -> None:
     epsilon = share * steps / scale
-    contains((pc.Laplace(scale) * steps).delta(epsilon=epsilon), ref.laplace_composition_delta(scale, steps, epsilon), 1e-2)
+    contains(
+        (pc.Laplace(scale) * steps).delta(epsilon=epsilon), ref.laplace_composition_delta(scale, steps, epsilon), 1e-2
+    )
 
 
 @pytest.mark.parametrize(
@@ -312,9 +316,9 @@ def test_laplace_with_sampled_gaussian() -> None:
 
 # --- enumeration on tiny data sets ----------------------------------------------------------------
 #
-# Up to three records with values of norm at most 1; the release is the sum of a Poisson sample plus N(0, z²). Both output
-# distributions are mixtures of at most eight normals. Any threshold set S gives P(S) − e^ε P'(S) ≤ δ(ε); the sets used are found
-# on a grid and evaluated by exact normal distribution functions.
+# Up to three records with values of norm at most 1; the release is the sum of a Poisson sample plus N(0, z²). Both
+# output distributions are mixtures of at most eight normals. Any threshold set S gives P(S) − e^ε P'(S) ≤ δ(ε); the
+# sets used are found on a grid and evaluated by exact normal distribution functions.
 
 VALUES = (-1.0, 0.0, 0.4, 1.0)
 

@@ -34,7 +34,15 @@ RNG = np.random.default_rng(4)
 X = RNG.standard_normal((30, 4))
 Y = np.arange(30) % 3
 PUBLIC = X[:8].copy(), Y[:8]
-COMMON = {"classes": [0, 1, 2], "delta": 1e-5, "records": 25, "sample_rate": 0.4, "noise_multiplier": 1.0, "steps": 4, "seed": 1}
+COMMON = {
+    "classes": [0, 1, 2],
+    "delta": 1e-5,
+    "records": 25,
+    "sample_rate": 0.4,
+    "noise_multiplier": 1.0,
+    "steps": 4,
+    "seed": 1,
+}
 
 
 def generator(seed):
@@ -82,7 +90,12 @@ PUBLIC_IMAGES = IMAGES[:8].copy(), Y[:8]
 # --- clipping around the origin ---
 
 
-@given(st.integers(0, 10**6), st.integers(0, 6), st.sampled_from([0.0, 0.3, 30.0, 1e6]), st.sampled_from([1e-2, 0.3, 1.0, 1e3]))
+@given(
+    st.integers(0, 10**6),
+    st.integers(0, 6),
+    st.sampled_from([0.0, 0.3, 30.0, 1e6]),
+    st.sampled_from([1e-2, 0.3, 1.0, 1e3]),
+)
 def test_shifted_gradients_are_those_of_a_loop(seed, n, size, clip_norm):
     g = generator(seed)
     x, y = torch.randn(n, 4, generator=g), torch.randint(0, 3, (n,), generator=g)
@@ -90,7 +103,9 @@ def test_shifted_gradients_are_those_of_a_loop(seed, n, size, clip_norm):
     found = ShiftedGradient(weights, origin).clipped_sum(x, y, clip_norm)
     expected = clipped(gradients(weights, x, y) - origin.double(), clip_norm)
     assert found.shape == (4, 3)
-    torch.testing.assert_close(found.double(), expected, rtol=1e-3, atol=1e-5 * max(1.0, n * min(clip_norm, 1 + 4 * size)))
+    torch.testing.assert_close(
+        found.double(), expected, rtol=1e-3, atol=1e-5 * max(1.0, n * min(clip_norm, 1 + 4 * size))
+    )
 
 
 @pytest.mark.parametrize("clip_norm", [1e-6, 1e-4, 1e-2, 1.0])
@@ -109,7 +124,8 @@ def test_nothing_is_longer_than_the_clip_norm_however_much_cancels(clip_norm, ne
         assert float(one.norm()) <= clip_norm * (1 + 1e-5)
         many = Records(row.repeat(400, 1), label.repeat(400))
         more, less = (
-            ShiftedGradient(weights, origin).clipped_sum(many.features[k:], many.labels[k:], clip_norm).double() for k in (0, 1)
+            ShiftedGradient(weights, origin).clipped_sum(many.features[k:], many.labels[k:], clip_norm).double()
+            for k in (0, 1)
         )
         assert float((more - less).norm()) <= clip_norm * (1 + 1e-3)
 
@@ -132,7 +148,12 @@ def test_odd_records_stay_within_the_clip_norm(seed, scale, size):
 @pytest.mark.parametrize("model", [None, tiny])
 def test_the_update(origin, max_origin, sampler, model, silent, monkeypatch):
     _, batches = watch.ledgers(monkeypatch)
-    options = {"origin": origin, "max_origin": max_origin, "sampler": sampler, "records": 30 if sampler == "fixed" else 25}
+    options = {
+        "origin": origin,
+        "max_origin": max_origin,
+        "sampler": sampler,
+        "records": 30 if sampler == "fixed" else 25,
+    }
     learner = dope(**options, momentum=0.5, weight_decay=0.1, learning_rate=0.7, model=model)
     rows, of_each = (X, gradients) if model is None else (IMAGES, network_gradients)
     learner.fit(rows, Y, rows[:8].copy(), Y[:8])
@@ -160,10 +181,13 @@ def test_the_update(origin, max_origin, sampler, model, silent, monkeypatch):
 @pytest.mark.parametrize("origin", ["public", "history"])
 @pytest.mark.parametrize("extended", [False, True])
 @pytest.mark.parametrize("model", [None, tiny])
-def test_everything_between_two_releases_is_a_function_of_what_was_released(origin, extended, model, uncertified, monkeypatch):
+def test_everything_between_two_releases_is_a_function_of_what_was_released(
+    origin, extended, model, uncertified, monkeypatch
+):
     """With the noisy sums given, origins and models are the same whatever the private records are.
 
-    An origin that peeks at private gradients would have to reach them through the handle, and these sums are all that it gives.
+    An origin that peeks at private gradients would have to reach them through the handle, and these sums are all that
+    it gives.
     """
     seen = []
 
@@ -172,9 +196,18 @@ def test_everything_between_two_releases_is_a_function_of_what_was_released(orig
         return torch.full_like(contribution.origin, 0.1 * (len(seen) % 4 + 1))
 
     monkeypatch.setattr(PrivateRecords, "noisy_sum", same)
-    options = {"origin": origin, "extended": extended, "public_batch": 3, "start": "warm", "ensemble": 3, "model": model}
+    options = {
+        "origin": origin,
+        "extended": extended,
+        "public_batch": 3,
+        "start": "warm",
+        "ensemble": 3,
+        "model": model,
+    }
     rows = X if model is None else IMAGES
-    one, two = (dope(**options).fit(x, y, rows[:8].copy(), Y[:8]).weights_ for x, y in ((rows, Y), (5 * rows[:2], [0, 0])))
+    one, two = (
+        dope(**options).fit(x, y, rows[:8].copy(), Y[:8]).weights_ for x, y in ((rows, Y), (5 * rows[:2], [0, 0]))
+    )
     assert torch.equal(one, two)
     for a, b in zip(seen[:4], seen[4:], strict=True):
         assert torch.equal(a.origin, b.origin)
@@ -241,7 +274,9 @@ def test_augmented_records_are_what_the_origin_is_taken_from(silent):
 def test_shifts_and_flips(seed, shift, height, width, channels):
     """Every image is one of the (2·shift + 1)² moved ones, mirrored or not; and all of them occur."""
     images = (
-        torch.arange(1.0, 1 + height * width).reshape(*[1] * channels, height, width).expand(3, *[1] * channels, height, width)
+        torch.arange(1.0, 1 + height * width)
+        .reshape(*[1] * channels, height, width)
+        .expand(3, *[1] * channels, height, width)
     )
     found, labels = shift_and_flip(images, torch.arange(3), generator(seed), shift=shift)
     assert found.shape == images.shape
@@ -276,7 +311,9 @@ def test_ensembles(combine, model, uncertified):
     def logits(weights):
         if model is None:
             return X @ weights.numpy()
-        return torch.func.functional_call(network, unflatten(network, weights), (torch.tensor(IMAGES),)).detach().numpy()
+        return (
+            torch.func.functional_call(network, unflatten(network, weights), (torch.tensor(IMAGES),)).detach().numpy()
+        )
 
     every = np.array([logits(weights) for weights in learner.weights_])
     expected = {
@@ -391,7 +428,8 @@ SCHEMES = {
 def test_printed_updates_break_the_claim_ours_do_not(scheme, kind):
     """One step's exact laws, from what contributions really add; ‖ĝ‖ = 3C. The other record is of the other class.
 
-    Proposition 2 claims sensitivity C for Poisson batches, whatever the scheme. Printed: |B|·ĝ is added, here a public constant.
+    Proposition 2 claims sensitivity C for Poisson batches, whatever the scheme. Printed: |B|·ĝ is added, here a public
+    constant.
     """
     options, sizes, replaced = SCHEMES[scheme]
     clip_norm, sigma = 0.2, 0.8
@@ -411,12 +449,16 @@ def test_printed_updates_break_the_claim_ours_do_not(scheme, kind):
                 for k in range(n + 1)
                 for chosen in itertools.combinations(values, k)
             ]
-        return [(w, sum(batch) / (sigma * clip_norm) + printed * len(batch) * 3 / sigma) for w, batch in batches if w > 0]
+        return [
+            (w, sum(batch) / (sigma * clip_norm) + printed * len(batch) * 3 / sigma) for w, batch in batches if w > 0
+        ]
 
     beaten = {"ours": [], "printed": [], "printed, of what we tell": []}
     for epsilon in (0.0, 0.5, 1.0, 2.0):
         ours, printed = (
-            hockey_stick(law([other, target], with_origin), law([other, *[other] * (sizes[1] - 1)], with_origin), epsilon)
+            hockey_stick(
+                law([other, target], with_origin), law([other, *[other] * (sizes[1] - 1)], with_origin), epsilon
+            )
             for with_origin in (False, True)
         )
         told = step.delta(epsilon=epsilon, relation=relation).upper
@@ -458,7 +500,10 @@ def test_user_gradients_are_those_of_a_loop(seed, users, m, size, memory):
     found = UserGradient(weights, origin, memory=memory).clipped_sum(x, y, 0.3)
     torch.testing.assert_close(found.double(), clipped(rows - origin.double(), 0.3), rtol=1e-4, atol=1e-5)
     # rows of zeros contribute nothing, whatever their labels
-    wider = torch.cat([x, torch.zeros(users, 2, 4)], dim=1), torch.cat([y, torch.ones(users, 2, dtype=torch.long)], dim=1)
+    wider = (
+        torch.cat([x, torch.zeros(users, 2, 4)], dim=1),
+        torch.cat([y, torch.ones(users, 2, dtype=torch.long)], dim=1),
+    )
     torch.testing.assert_close(UserGradient(weights, origin).clipped_sum(*wider, 0.3), found, rtol=1e-4, atol=1e-5)
     for changed in range(users):  # one user less
         rest = torch.arange(users) != changed
@@ -467,12 +512,19 @@ def test_user_gradients_are_those_of_a_loop(seed, users, m, size, memory):
 
 
 @given(
-    st.integers(0, 10**6), st.integers(0, 4), st.integers(1, 3), st.sampled_from([0.0, 0.5, 50.0]), st.sampled_from([1, 10**6])
+    st.integers(0, 10**6),
+    st.integers(0, 4),
+    st.integers(1, 3),
+    st.sampled_from([0.0, 0.5, 50.0]),
+    st.sampled_from([1, 10**6]),
 )
 def test_networks_clip_around_the_origin_users_together(seed, users, m, size, memory):
     """Records are users with one record."""
     g = generator(seed)
-    x, y = torch.randn(users, m, 1, 4, 4, generator=g, dtype=torch.float64), torch.randint(0, 3, (users, m), generator=g)
+    x, y = (
+        torch.randn(users, m, 1, 4, 4, generator=g, dtype=torch.float64),
+        torch.randint(0, 3, (users, m), generator=g),
+    )
     missing = torch.rand(users, m, generator=g) < 0.3
     x[missing] = 0.0
     torch.manual_seed(seed)
@@ -496,7 +548,9 @@ def test_a_user_without_records_is_as_good_as_absent(silent):
     nothing = torch.zeros(1, 2, 1, 4, 4, dtype=torch.float64), torch.tensor([[0, 2]])
     origin = torch.ones(4, 3)
     assert not ShiftedGradient(torch.zeros(4, 3), origin).clipped_sum(torch.zeros(1, 4), torch.tensor([1]), 0.3).any()
-    assert not UserGradient(torch.zeros(4, 3), origin).clipped_sum(torch.zeros(1, 2, 4), torch.tensor([[1, 2]]), 0.3).any()
+    assert (
+        not UserGradient(torch.zeros(4, 3), origin).clipped_sum(torch.zeros(1, 2, 4), torch.tensor([[1, 2]]), 0.3).any()
+    )
     theta = flatten(tiny())
     assert not NetworkGradient(tiny(), theta, torch.ones_like(theta)).clipped_sum(*nothing, 0.3).any()
     for model, rows in ((None, X), (tiny, IMAGES)):
@@ -650,7 +704,9 @@ def test_few_public_records(monkeypatch):
     source = Source(blobs(60, classes=range(10), dimension=12), blobs(10, 1, classes=range(10), dimension=12))
     monkeypatch.setattr(Given, "source", lambda *_: source)
     certificates, scores = [], Learner.score
-    monkeypatch.setattr(Learner, "score", lambda self, *a: certificates.append(self.certificate_.run) or scores(self, *a))
+    monkeypatch.setattr(
+        Learner, "score", lambda self, *a: certificates.append(self.certificate_.run) or scores(self, *a)
+    )
     rows = few_public.compute(Given(None, None, "cpu", 1))
     assert len(set(certificates)) == 1
     assert len(certificates) == len(few_public.LEARNERS)

@@ -128,7 +128,9 @@ def test_it_is_the_least_of_its_objective(norm):
     """Without noise to speak of: the gradient of Σ (1 − ⟨w, x⟩)² + α Σ ⟨w, x⟩² + λ‖w‖² is 0 at each class's weights."""
     rng = np.random.default_rng(8)
     x, y, alpha, ridge = rng.standard_normal((60, 5)) / 4, rng.integers(0, 3, 60), 0.3, 0.2
-    model = DPLS(classes=[0, 1, 2], epsilon=1e13, delta=0.5, weight=alpha, ridge=ridge, clip_norm=norm, seed=1).fit(x, y)
+    model = DPLS(classes=[0, 1, 2], epsilon=1e13, delta=0.5, weight=alpha, ridge=ridge, clip_norm=norm, seed=1).fit(
+        x, y
+    )
     rows = x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True) / norm, 1.0) / norm
     for c in range(3):
         w, own = model.weights_[:, c].numpy(), rows[y == c]

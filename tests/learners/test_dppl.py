@@ -99,7 +99,9 @@ def test_sums_of_many_records_do_not_add_rounding():
     rows[::2] *= 0.7301
     sums = ClassSums(torch.zeros(2, 8), 1.0, 0.3, 1)
     more, less = (sums.clipped_sum(rows[k:], labels[k:], 1.0).double() for k in (1, 2))
-    assert float((more - less).norm()) == pytest.approx(math.hypot(1.0, 0.3), rel=2e-3)  # the result is in single precision
+    assert float((more - less).norm()) == pytest.approx(
+        math.hypot(1.0, 0.3), rel=2e-3
+    )  # the result is in single precision
 
 
 # --- DPPL-Mean: plan, noise, radii ---
@@ -397,7 +399,9 @@ def test_frequencies_of_choices(k, uncertified):
 @pytest.mark.parametrize("ends", [(0.0, 2.0), (0.4, 1.7)])
 def test_the_joint_law_over_all_classes_keeps_epsilon(k, relation, ends):
     epsilon = 0.8
-    mechanism = DPPLPublic(classes=[0, 1], epsilon=epsilon, relation=relation, k=k, d_min=ends[0], d_max=ends[1]).plan().step
+    mechanism = (
+        DPPLPublic(classes=[0, 1], epsilon=epsilon, relation=relation, k=k, d_min=ends[0], d_max=ends[1]).plan().step
+    )
     rng = np.random.default_rng(k)
     worst, width = 0.0, ends[1] - ends[0]
     axis = np.array([[1.0, 0.0], [-1.0, 0.0]])
@@ -413,7 +417,10 @@ def test_the_joint_law_over_all_classes_keeps_epsilon(k, relation, ends):
         trials.append((x, y, rng.standard_normal(2), rng.integers(0, 2), torch.tensor(rng.standard_normal((4, 2)))))
     opposite = torch.tensor(axis.repeat(k, axis=0))
     many = np.concatenate([axis[[0]], axis[[1]].repeat(80, axis=0)])
-    for label in (0, 1):  # the worst: replaced within its class, and across; choices are all but certain to be the other axis
+    for label in (
+        0,
+        1,
+    ):  # the worst: replaced within its class, and across; choices are all but certain to be the other axis
         trials.append((many, np.zeros(81, dtype=int), axis[1], label, opposite))
     across = np.concatenate([axis[[1]], axis[[0]].repeat(80, axis=0), axis[[1]].repeat(80, axis=0)])
     trials.append((across, np.array([0] * 81 + [1] * 80), axis[0], 1, opposite))
@@ -467,7 +474,8 @@ def test_scores_are_mean_cosines(uncertified):
     model = DPPLPublic(classes=[0, 1], epsilon=1.0, k=2, seed=1).fit(X[:, :2], Y % 2, X[:5, :2].copy())
     chosen = X[:5, :2][model.chosen_]
     expected = [
-        [np.mean([x @ p / np.linalg.norm(x) / np.linalg.norm(p) for p in prototypes]) for prototypes in chosen] for x in X[:9, :2]
+        [np.mean([x @ p / np.linalg.norm(x) / np.linalg.norm(p) for p in prototypes]) for prototypes in chosen]
+        for x in X[:9, :2]
     ]
     np.testing.assert_allclose(model.scores(X[:9, :2]), expected, atol=1e-5)
 

@@ -65,7 +65,13 @@ def contribution(kind, seed, size):
 
 def bound(kind, one, clip_norm):
     """C; what these two clip to is their own."""
-    return one.sensitivity(pc.ADD_OR_REMOVE_ONE) if kind == "classes" else math.sqrt(2) if kind == "products" else clip_norm
+    return (
+        one.sensitivity(pc.ADD_OR_REMOVE_ONE)
+        if kind == "classes"
+        else math.sqrt(2)
+        if kind == "products"
+        else clip_norm
+    )
 
 
 def labels_of(kind, g, n):
@@ -117,7 +123,9 @@ def test_a_sum_is_that_of_its_records_and_none_is_longer_than_the_clip_norm(kind
 
 
 @pytest.mark.parametrize("relation", [pc.ADD_OR_REMOVE_ONE, pc.REPLACE_ONE])
-@given(wild_records(2), st.integers(0, 10**6), st.sampled_from([0.0, 1.0, 1e6]), st.sampled_from([1e-9, 0.3, 1.0, 40.0]))
+@given(
+    wild_records(2), st.integers(0, 10**6), st.sampled_from([0.0, 1.0, 1e6]), st.sampled_from([1e-9, 0.3, 1.0, 40.0])
+)
 @example(torch.tensor([[1.0, 0, 0, 0, 0] * 2, [-0.5, 0.75**0.5, 0, 0, 0] * 2], dtype=torch.float64), 0, 1.0, 1.0)
 def test_one_record_for_another(relation, rows, seed, size, weight):
     centres = size * torch.randn(CLASSES, D, generator=generator(seed), dtype=torch.float64)
@@ -218,7 +226,9 @@ def test_what_floating_point_sums_do():
 @given(st.integers(0, 10**6), st.integers(1, 70), st.integers(1, 40))
 def test_features_are_made_of_each_record_alone(function, seed, n, d):
     g = generator(seed)
-    x = torch.randn(n, d, generator=g, dtype=torch.float64) * 10 ** (3 * torch.randn(n, 1, generator=g, dtype=torch.float64))
+    x = torch.randn(n, d, generator=g, dtype=torch.float64) * 10 ** (
+        3 * torch.randn(n, 1, generator=g, dtype=torch.float64)
+    )
     centre, directions = (torch.randn(*shape, generator=g, dtype=torch.float64) for shape in ((d,), (d, 3)))
     of = {
         "project": lambda rows: project(rows, centre, directions),
@@ -255,7 +265,9 @@ def test_products_with_public_matrices_are_exact(d, aligned):
     found = public.times(rows)
     for i in range(3):
         for k in range(2):
-            product = sum(int(a) * int(b) for a, b in zip(rows.whole[i].tolist(), public.whole[k].tolist(), strict=True))
+            product = sum(
+                int(a) * int(b) for a, b in zip(rows.whole[i].tolist(), public.whole[k].tolist(), strict=True)
+            )
             assert Fraction(float(found[k, i])) == product * Fraction(float(rows.scale[i])) * Fraction(public.scale)
             assert abs(product) < 2**53
         whole = sum(int(a) ** 2 for a in rows.whole[i].tolist())
@@ -269,7 +281,13 @@ def test_products_with_public_matrices_are_exact(d, aligned):
 
 def test_sums_beyond_what_doubles_hold_are_cut_off():
     whole = 2.0**53
-    for parts in ([whole - 1] * 5 + [1 - whole] * 4, [whole - 1, 1.0], [whole - 1] * 3, [1 - whole] * 9, [2.0**52, 1.0] * 3):
+    for parts in (
+        [whole - 1] * 5 + [1 - whole] * 4,
+        [whole - 1, 1.0],
+        [whole - 1] * 3,
+        [1 - whole] * 9,
+        [2.0**52, 1.0] * 3,
+    ):
         tensors = [torch.tensor([part], dtype=torch.float64) for part in parts]
         true = sum(Fraction(part) for part in parts)
         for order in (tensors, tensors[::-1]):
@@ -311,7 +329,9 @@ MADE = {
     "AdaMix": lambda: learners.AdaMix(**STEPS).fit(X, Y, *PUBLIC),
     "DPSGD": lambda: learners.DPSGD(**STEPS, sample_rate=0.3).fit(X, Y),
     "DOPESGD": lambda: learners.DOPESGD(**STEPS, sample_rate=0.3).fit(X, Y, *PUBLIC),
-    "DOPESGD of users": lambda: learners.DOPESGD(**STEPS, sample_rate=0.3).fit(X.reshape(20, 2, 6), Y.reshape(20, 2), *PUBLIC),
+    "DOPESGD of users": lambda: learners.DOPESGD(**STEPS, sample_rate=0.3).fit(
+        X.reshape(20, 2, 6), Y.reshape(20, 2), *PUBLIC
+    ),
     "PDADPMD": lambda: learners.PDADPMD(**STEPS).fit(X, Y, *PUBLIC),
     "PILLAR": lambda: learners.PILLAR(**STEPS, k=2).fit(X, Y, PUBLIC[0]),
     "WhitenedGD": lambda: learners.WhitenedGD(**STEPS).fit(X, Y, *PUBLIC),
@@ -327,7 +347,9 @@ MADE = {
 }
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] if n == "PILLARSelection" else []) for n in MADE])
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[pytest.mark.slow] if n == "PILLARSelection" else []) for n in MADE]
+)
 def test_every_sum_but_those_of_networks_is_exact(name, monkeypatch):
     told, gaussian = [], pc.Ledger.gaussian
 
@@ -337,7 +359,9 @@ def test_every_sum_but_those_of_networks_is_exact(name, monkeypatch):
 
     monkeypatch.setattr(pc.Ledger, "gaussian", spy)
     model = MADE[name]()
-    assert set(told) == (set() if name in {"DPPLPublic", "DPFTRL", "FilteredGD"} else {None if name == "network" else 0.0})
+    assert set(told) == (
+        set() if name in {"DPPLPublic", "DPFTRL", "FilteredGD"} else {None if name == "network" else 0.0}
+    )
     document = model.certificate_.document
     unknown = {"network", "PILLARSelection", "DPPLPublic"}  # whose choices say nothing of their scores
     listed = {entry["name"]: entry["value"] for entry in document["assumptions"]["needed"]}
@@ -355,7 +379,9 @@ def test_a_batch_is_added_up_as_its_records_alone():
     class Watched(SoftmaxGradient):
         def clipped_sum(self, features, labels, clip_norm):
             found = super().clipped_sum(features, labels, clip_norm)
-            seen.append((len(labels), found, SoftmaxGradient(self.weights).clipped_sum(features.values(), labels, clip_norm)))
+            seen.append(
+                (len(labels), found, SoftmaxGradient(self.weights).clipped_sum(features.values(), labels, clip_norm))
+            )
             return found
 
     private = PrivateRecords(x, y, ledger=pc.Ledger(None, plan=step * 4, seed=1), classes=[0, 1])
@@ -368,8 +394,16 @@ def test_a_batch_is_added_up_as_its_records_alone():
 # --- neighbours, from the records to the ledger ---
 
 
-ODD = [np.full(6, np.inf), np.full(6, np.nan), np.array([1e300, -1e300, 0, 5e-324, 1, 0]), 1e4 * np.eye(6)[0], np.zeros(6)]
-NEIGHBOURS = [name for name in MADE if name not in {"network", "FilteredGD"}]  # the latter's are bounded together, not one by one
+ODD = [
+    np.full(6, np.inf),
+    np.full(6, np.nan),
+    np.array([1e300, -1e300, 0, 5e-324, 1, 0]),
+    1e4 * np.eye(6)[0],
+    np.zeros(6),
+]
+NEIGHBOURS = [
+    name for name in MADE if name not in {"network", "FilteredGD"}
+]  # the latter's are bounded together, not one by one
 SWAPPED = [*NEIGHBOURS, "DPSGD, fixed"]
 """The last draws from as many records as it was told."""
 
@@ -432,7 +466,9 @@ def all_that_is_asked_for(name, x, y, relation, monkeypatch):
             "PILLAR": lambda: learners.PILLAR(**steps, k=2).fit(x, y, PUBLIC[0]),
             "WhitenedGD": lambda: learners.WhitenedGD(**steps).fit(x, y, *PUBLIC),
             "DPPLMean": lambda: learners.DPPLMean(**target).fit(x, y),
-            "DPPLPublic": lambda: learners.DPPLPublic(classes=[0, 1], epsilon=5.0, seed=1, **options).fit(x, y, *PUBLIC),
+            "DPPLPublic": lambda: learners.DPPLPublic(classes=[0, 1], epsilon=5.0, seed=1, **options).fit(
+                x, y, *PUBLIC
+            ),
             "DPLS": lambda: learners.DPLS(**target).fit(x, y),
             "DPLS, by class": lambda: learners.DPLS(**target, weight=0.5).fit(x, y),
             "PPSGD": lambda: learners.PPSGD(**steps).fit(x, y, *PUBLIC),
@@ -452,11 +488,15 @@ def test_neighbouring_data_sets_move_what_is_released_by_what_is_charged(name, r
     with_it = np.vstack([X, extra]), np.append(Y, [1] * more)
     other = np.vstack([X, np.tile(-X[3:4], (more, 1))]), np.append(Y, [0] * more)
     without = other if relation is pc.REPLACE_ONE else (X, Y)
-    (sums, scores), (others, less) = (all_that_is_asked_for(name, *data, relation, monkeypatch) for data in (with_it, without))
+    (sums, scores), (others, less) = (
+        all_that_is_asked_for(name, *data, relation, monkeypatch) for data in (with_it, without)
+    )
     assert len(sums) == len(others)
     assert len(scores) == len(less)
     assert sums or scores
-    moves = 2 if relation is pc.REPLACE_ONE or name == "PILLARSelection" else 1  # whose batches of one have another record
+    moves = (
+        2 if relation is pc.REPLACE_ONE or name == "PILLARSelection" else 1
+    )  # whose batches of one have another record
     for (one, clip), (two, same) in zip(sums, others, strict=True):
         assert clip == same
         assert square([a - b for a, b in zip(one, two, strict=True)]) <= (moves * clip) ** 2

@@ -11,7 +11,15 @@ import torch
 import privcalc as pc
 from examples.dpftrl import DPFTRL, main
 from privcalc.ledger import Stream
-from privcalc.strategies import CyclicPoisson, FixedOrder, MinSeparation, SquareRoot, Toeplitz, optimal_blt, optimal_toeplitz
+from privcalc.strategies import (
+    CyclicPoisson,
+    FixedOrder,
+    MinSeparation,
+    SquareRoot,
+    Toeplitz,
+    optimal_blt,
+    optimal_toeplitz,
+)
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(300, 4)) / 4

@@ -53,7 +53,9 @@ def test_what_a_record_adds_in_all_steps_is_within_its_budget(monkeypatch, lengt
     more = np.concatenate([X, [[0.0, 0.0, length]]]), np.append(Y, 1)
     without, _ = told(monkeypatch, X, Y, outputs)
     with_it, model = told(monkeypatch, *more, outputs)
-    own = [Fraction(a) - Fraction(b) for a, b in zip(with_it.flatten().tolist(), without.flatten().tolist(), strict=True)]
+    own = [
+        Fraction(a) - Fraction(b) for a, b in zip(with_it.flatten().tolist(), without.flatten().tolist(), strict=True)
+    ]
     most = model.ledger_.spent  # one use, of the clip norm that noise was drawn for
     assert most == model.plan_.run
     joint = sum(x**2 for x in own)  # given the outputs nobody else's contribution moves
@@ -64,7 +66,9 @@ def test_what_a_record_adds_in_all_steps_is_within_its_budget(monkeypatch, lengt
 
 @pytest.mark.parametrize(("length", "steps"), [(0.05, STEPS), (0.59, STEPS), (1.2, 6), (100.0, 6)])
 def test_who_leaves_and_who_stays(monkeypatch, length, steps):
-    sums, _ = told(monkeypatch, np.array([[0.0, 0.0, length]]), [1], torch.zeros(STEPS, 3, 2))  # gradients of norm 0.7·length
+    sums, _ = told(
+        monkeypatch, np.array([[0.0, 0.0, length]]), [1], torch.zeros(STEPS, 3, 2)
+    )  # gradients of norm 0.7·length
     assert (sums.flatten(1).norm(dim=1) > 0).tolist() == [True] * steps + [False] * (STEPS - steps)
 
 
@@ -97,7 +101,9 @@ def test_a_share_of_one_is_noisy_descent():
     model = FilteredGD(**{**COMMON, "share": 1.0}, epsilon=1.0)
     plain = NoisyGD(**{name: value for name, value in COMMON.items() if name != "share"}, epsilon=1.0)
     assert model.plan().noise_multiplier == pytest.approx(plain.plan().noise_multiplier, rel=1e-6)
-    assert model._rate(model.plan(), 40, CLIP, None) == pytest.approx(plain._rate(plain.plan(), 40, CLIP, None), rel=1e-6)
+    assert model._rate(model.plan(), 40, CLIP, None) == pytest.approx(
+        plain._rate(plain.plan(), 40, CLIP, None), rel=1e-6
+    )
 
 
 def test_nobody_leaves_where_nobody_must(monkeypatch):

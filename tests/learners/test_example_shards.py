@@ -33,7 +33,9 @@ pytestmark = pytest.mark.service  # two processes that talk
 def data() -> tuple[Any, Any]:
     rng = np.random.default_rng(3)
     x = rng.standard_normal((SIZE, 6))
-    return torch.from_numpy(x / np.linalg.norm(x, axis=1, keepdims=True)), torch.from_numpy((x[:, 0] > 0).astype(np.int64))
+    return torch.from_numpy(x / np.linalg.norm(x, axis=1, keepdims=True)), torch.from_numpy(
+        (x[:, 0] > 0).astype(np.int64)
+    )
 
 
 def process(rank: int, folder: str) -> None:

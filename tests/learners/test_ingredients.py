@@ -46,7 +46,9 @@ def test_pillar_is_sgd_on_mapped_features():
     directions = projection(torch.from_numpy(OTHER), 3)
     mapped = shortened(torch.from_numpy(X) @ directions)
     one, other = PILLAR(**RUN, k=3).fit(X, Y, OTHER), NoisyGD(**RUN).fit(mapped, Y)
-    assert torch.allclose(one.weights_, other.weights_, rtol=1e-4, atol=1e-4)  # products for one record and for all differ
+    assert torch.allclose(
+        one.weights_, other.weights_, rtol=1e-4, atol=1e-4
+    )  # products for one record and for all differ
     exact = NoisyGD(**RUN).fit(one.project_(torch.from_numpy(X)), Y)
     same(one, exact)
 

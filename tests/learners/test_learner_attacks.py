@@ -1,9 +1,10 @@
 """Attacks on whole runs of the learners, and planted bugs that our checks must catch.
 
-Two neighbouring data sets with at most four records; the learner itself runs thousands of times on each. The attacker sees every
-noisy sum and every choice, hence every iterate, knows all other records, and uses the likelihood ratio of all steps together,
-batches summed over.
-Both error rates are bounded by Clopper and Pearson's intervals (1934) at a total error of 1e-6 over the file; seeds are fixed.
+Two neighbouring data sets with at most four records; the learner itself runs thousands of times on each. The attacker
+sees every noisy sum and every choice, hence every iterate, knows all other records, and uses the likelihood ratio of
+all steps together, batches summed over.
+Both error rates are bounded by Clopper and Pearson's intervals (1934) at a total error of 1e-6 over the file; seeds are
+fixed.
 """
 
 from __future__ import annotations
@@ -103,7 +104,9 @@ def selection(relation):
 
 def one_direction(features):
     """What ``PILLARSelection`` sees of its records."""
-    return project(features, torch.zeros(2, dtype=torch.float64), projection(torch.tensor(PUBLIC[0], dtype=torch.float64), 1))
+    return project(
+        features, torch.zeros(2, dtype=torch.float64), projection(torch.tensor(PUBLIC[0], dtype=torch.float64), 1)
+    )
 
 
 def network():
@@ -120,7 +123,10 @@ WORLDS = {
         lambda **o: NoisyGD(**COMMON, noise_multiplier=0.8, steps=2, relation=SWAP, **o), WITH, SWAPPED
     ),
     "AdaMix": World(
-        lambda **o: AdaMix(**COMMON, noise_multiplier=0.8, steps=3, start=np.eye(2), dimension=None, **o), WITH, WITHOUT, True
+        lambda **o: AdaMix(**COMMON, noise_multiplier=0.8, steps=3, start=np.eye(2), dimension=None, **o),
+        WITH,
+        WITHOUT,
+        True,
     ),
     "AdaMix, projected": World(
         lambda **o: AdaMix(
@@ -157,7 +163,9 @@ WORLDS = {
         ([*OTHERS, [-1e4, -1e4]], [0, 1, 0]),
     ),
     "DPPLPublic": World(lambda **o: DPPLPublic(**PROTOTYPES, epsilon=2.0, **o), WITH, WITHOUT, True),
-    "DPPLPublic, replace-one": World(lambda **o: DPPLPublic(**PROTOTYPES, epsilon=12.0, relation=SWAP, **o), WITH, SWAPPED, True),
+    "DPPLPublic, replace-one": World(
+        lambda **o: DPPLPublic(**PROTOTYPES, epsilon=12.0, relation=SWAP, **o), WITH, SWAPPED, True
+    ),
     "PILLAR": World(
         pillar,
         WITH,
@@ -176,15 +184,27 @@ WORLDS = {
         selection(ADD), ([TARGET, TARGET, TARGET], [1, 1, 0]), ([TARGET, TARGET], [1, 1]), True, one_direction
     ),
     "PILLARSelection, replace-one": World(
-        selection(SWAP), ([TARGET, TARGET, TARGET], [1, 1, 0]), ([TARGET, TARGET, TARGET], [1, 1, 1]), True, one_direction
+        selection(SWAP),
+        ([TARGET, TARGET, TARGET], [1, 1, 0]),
+        ([TARGET, TARGET, TARGET], [1, 1, 1]),
+        True,
+        one_direction,
     ),
-    "DOPESGD": World(lambda **o: DOPESGD(**COMMON, sample_rate=0.5, noise_multiplier=0.5, steps=3, **o), WITH, WITHOUT, True),
+    "DOPESGD": World(
+        lambda **o: DOPESGD(**COMMON, sample_rate=0.5, noise_multiplier=0.5, steps=3, **o), WITH, WITHOUT, True
+    ),
     "DOPESGD, full batch": World(
-        lambda **o: DOPESGD(**COMMON, sample_rate=1.0, noise_multiplier=1.0, steps=3, origin="history", **o), WITH, WITHOUT, True
+        lambda **o: DOPESGD(**COMMON, sample_rate=1.0, noise_multiplier=1.0, steps=3, origin="history", **o),
+        WITH,
+        WITHOUT,
+        True,
     ),
     "PDADPMD, mirror": World(lambda **o: PDADPMD(**COMMON, noise_multiplier=1.0, steps=3, **o), WITH, WITHOUT, True),
     "PDADPMD": World(
-        lambda **o: PDADPMD(**COMMON, noise_multiplier=1.0, steps=3, update="first order", horizon=10, **o), WITH, WITHOUT, True
+        lambda **o: PDADPMD(**COMMON, noise_multiplier=1.0, steps=3, update="first order", horizon=10, **o),
+        WITH,
+        WITHOUT,
+        True,
     ),
 }
 
@@ -242,9 +262,13 @@ def log_density(noisy, contribution, records, step, clip_norm, alone):
         batches = [(tuple(range(n)), 0.0)]
     elif isinstance(step, pc.PoissonSampled):
         p, q = math.log(step.rate), math.log1p(-step.rate)
-        batches = [(b, len(b) * p + (n - len(b)) * q) for k in range(n + 1) for b in itertools.combinations(range(n), k)]
+        batches = [
+            (b, len(b) * p + (n - len(b)) * q) for k in range(n + 1) for b in itertools.combinations(range(n), k)
+        ]
     else:
-        batches = [(b, -math.log(math.comb(n, step.batch_size))) for b in itertools.combinations(range(n), step.batch_size)]
+        batches = [
+            (b, -math.log(math.comb(n, step.batch_size))) for b in itertools.combinations(range(n), step.batch_size)
+        ]
     if len(batches) == 1:
         means = contribution.clipped_sum(*records, clip_norm).numpy()[None]
     else:
@@ -339,14 +363,24 @@ EXACT = {
 
 SLOW = {
     *("PILLARSelection", "PILLARSelection, replace-one", "PILLAR", "PDADPMD", "PDADPMD, mirror", "DPSGD, fixed"),
-    *("DOPESGD", "DOPESGD, network", "DOPESGD, full batch", "NoisyGD", "NoisyGD, replace-one", "AdaMix", "AdaMix, projected"),
+    *(
+        "DOPESGD",
+        "DOPESGD, network",
+        "DOPESGD, full batch",
+        "NoisyGD",
+        "NoisyGD, replace-one",
+        "AdaMix",
+        "AdaMix, projected",
+    ),
     *("WhitenedGD", "DPLS, replace-one", "DPPLMean", "DPPLMean, replace-one", "DPPLPublic"),
     "NoisyGD, replace-one, little noise",
 }
 """The others show each kind of release: sampled sums, one sum, choices; and checks below replace records."""
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else []) for name in WORLDS])
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else []) for name in WORLDS]
+)
 def test_no_attack_on_whole_runs_beats_the_certificate(name):
     plan, (one, other), (over, share) = play(name)
     assert over <= 0
@@ -363,7 +397,9 @@ def mirror_run(features, labels, hessian, run, seed):
     with pc.Ledger(None, plan=run, seed=seed) as ledger:
         private = PrivateRecords(features, labels, ledger=ledger, classes=None)
         for _ in range(3):
-            theta = theta - torch.linalg.solve(hessian, private.noisy_sum(SquaredGradient(theta), pc.Gaussian(0.5), CLIP))
+            theta = theta - torch.linalg.solve(
+                hessian, private.noisy_sum(SquaredGradient(theta), pc.Gaussian(0.5), CLIP)
+            )
             found.append(theta)
     return torch.stack(found)
 
@@ -372,7 +408,9 @@ def test_attack_on_the_iterates_of_exact_mirror_descent():
     """The attacker sees θ alone and undoes the mirror map: H(θ_t − θ_{t+1}) is the noisy sum."""
     hessian = quadratic_map(torch.tensor(PUBLIC[0], dtype=torch.float64), 1e-3)
     assert float(torch.linalg.cond(hessian)) > 1.5  # no multiple of the identity
-    worlds = [(torch.tensor(x), torch.tensor(y)) for x, y in (([*OTHERS, TARGET], [0.1, -0.1, 9.0]), (OTHERS, [0.1, -0.1]))]
+    worlds = [
+        (torch.tensor(x), torch.tensor(y)) for x, y in (([*OTHERS, TARGET], [0.1, -0.1, 9.0]), (OTHERS, [0.1, -0.1]))
+    ]
     run, samples = pc.Gaussian(0.5) * 3, []
     for world, (features, labels) in enumerate(worlds):
         found = np.zeros(250)
@@ -380,7 +418,9 @@ def test_attack_on_the_iterates_of_exact_mirror_descent():
             theta = torch.zeros(2, dtype=torch.float64)
             for after in mirror_run(features, labels, hessian, run, seed=10**6 * world + i):
                 seen = (hessian @ (theta - after)).numpy()
-                one, other = (SquaredGradient(theta).clipped_sum(x.double(), y.double(), CLIP).numpy() for x, y in worlds)
+                one, other = (
+                    SquaredGradient(theta).clipped_sum(x.double(), y.double(), CLIP).numpy() for x, y in worlds
+                )
                 found[i] += (((seen - other) ** 2).sum() - ((seen - one) ** 2).sum()) / (2 * (0.5 * CLIP) ** 2)
                 theta = after
         samples.append(found)
@@ -400,7 +440,9 @@ def check_noise_of_runs():
         patch.setattr(pc, "certify", lambda *_, **__: None)
         seen, _ = watch.ledgers(patch)
         NoisyGD(**COMMON, noise_multiplier=3.0, steps=150, seed=1).fit(*WITH)
-        AdaMix(**{**COMMON, "clip_norm": None}, noise_multiplier=3.0, steps=150, dimension=None, seed=1).fit(*WITH, *PUBLIC)
+        AdaMix(**{**COMMON, "clip_norm": None}, noise_multiplier=3.0, steps=150, dimension=None, seed=1).fit(
+            *WITH, *PUBLIC
+        )
     noise = np.array([(noisy - clean) / (3.0 * clip_norm) for clean, noisy, _, clip_norm in seen])
     watch.check_noise(noise[:150])
     watch.check_noise(noise[150:])
@@ -457,7 +499,14 @@ def check_batches():
     watch.check_coins(batches, 40, 0.25)
 
 
-CHECKS = [check_noise_of_runs, check_sensitivity, check_accounting, check_attack_on_replacement, check_count, check_batches]
+CHECKS = [
+    check_noise_of_runs,
+    check_sensitivity,
+    check_accounting,
+    check_attack_on_replacement,
+    check_count,
+    check_batches,
+]
 
 
 @pytest.mark.parametrize("check", CHECKS)
@@ -479,7 +528,9 @@ def noise_reused(patch):
 
 def noise_without_the_clip_norm(patch):
     gaussian = pc.Ledger.gaussian
-    patch.setattr(pc.Ledger, "gaussian", lambda self, *a, clip_norm, **o: gaussian(self, *a, clip_norm=clip_norm**2, **o))
+    patch.setattr(
+        pc.Ledger, "gaussian", lambda self, *a, clip_norm, **o: gaussian(self, *a, clip_norm=clip_norm**2, **o)
+    )
     patch.setattr("privcalc.ledger.drawn.check_sum", lambda *a, **o: None)  # which would see it, too
 
 

@@ -51,7 +51,13 @@ def softmax_loss(weights, x, y):
     return nn.functional.cross_entropy((x.double() @ weights)[None], y[None])
 
 
-@given(st.integers(0, 10**6), st.integers(0, 6), st.integers(1, 7), st.integers(2, 5), st.sampled_from([1e-3, 0.3, 1.0, 30.0]))
+@given(
+    st.integers(0, 10**6),
+    st.integers(0, 6),
+    st.integers(1, 7),
+    st.integers(2, 5),
+    st.sampled_from([1e-3, 0.3, 1.0, 30.0]),
+)
 def test_softmax_clipping_is_that_of_per_example_gradients(seed, n, d, classes, clip_norm):
     data = records(seed, n, d, classes, scale=2.0)
     weights = torch.randn(d, classes, generator=generator(seed + 1))
@@ -60,7 +66,9 @@ def test_softmax_clipping_is_that_of_per_example_gradients(seed, n, d, classes, 
     assert found.shape == (d, classes)
     rounded = n * GRAIN * math.sqrt(classes) * clip_norm
     assert float((found - expected).norm()) <= TOLERANCE * min(clip_norm * n, sum(norms)) + rounded
-    torch.testing.assert_close(gradient_norms(weights, *data).double(), torch.tensor(norms).double(), rtol=TOLERANCE, atol=1e-6)
+    torch.testing.assert_close(
+        gradient_norms(weights, *data).double(), torch.tensor(norms).double(), rtol=TOLERANCE, atol=1e-6
+    )
     unclipped, _ = by_autograd(softmax_loss, weights.double(), data, math.inf)
     torch.testing.assert_close(public_gradient(weights, *data).double(), unclipped, rtol=TOLERANCE, atol=1e-5)
 
@@ -86,14 +94,18 @@ def test_network_gradients_are_those_of_a_loop(memory, clip_norm):
 def test_microbatches_keep_within_the_memory(monkeypatch):
     network, sizes = nn.Linear(5, 2), []
     torch_norm = torch.linalg.vector_norm
-    monkeypatch.setattr(torch.linalg, "vector_norm", lambda rows, dim: sizes.append(rows.numel()) or torch_norm(rows, dim=dim))
+    monkeypatch.setattr(
+        torch.linalg, "vector_norm", lambda rows, dim: sizes.append(rows.numel()) or torch_norm(rows, dim=dim)
+    )
     data = Records(torch.randn(50, 5), torch.zeros(50, dtype=torch.long))
     NetworkGradient(network, flatten(network), memory=100).clipped_sum(*data, 1.0)
     assert max(sizes) <= 100
     assert sum(sizes) == 50 * 12
 
 
-@pytest.mark.parametrize("layer", [nn.BatchNorm1d(4), nn.SyncBatchNorm(4), nn.InstanceNorm1d(4, track_running_stats=True)])
+@pytest.mark.parametrize(
+    "layer", [nn.BatchNorm1d(4), nn.SyncBatchNorm(4), nn.InstanceNorm1d(4, track_running_stats=True)]
+)
 def test_layers_that_mix_records_are_refused(layer):
     network = nn.Sequential(nn.Linear(4, 4), layer, nn.Linear(4, 2))
     with pytest.raises(pc.PrivcalcError, match="mixes the records"):
@@ -193,7 +205,9 @@ def test_the_handle_shows_nothing_but_the_shape_of_a_record():
     private = handle(np.ones((5, 2)), [0] * 5)
     assert private.shape == (2,)
     assert repr(private) == "PrivateRecords()"
-    assert [name for name in dir(private) if not name.startswith("_")] == [*("map", "noisy_sum", "select", "shape", "users")]
+    assert [name for name in dir(private) if not name.startswith("_")] == [
+        *("map", "noisy_sum", "select", "shape", "users")
+    ]
 
 
 def test_a_change_to_the_callers_array_changes_no_record():
@@ -231,7 +245,9 @@ def test_linear_models_want_flat_features():
 # --- projections ---
 
 
-@given(st.integers(0, 10**6), st.integers(1, 12), st.integers(2, 6), st.integers(1, 20), st.booleans(), st.integers(-4, 0))
+@given(
+    st.integers(0, 10**6), st.integers(1, 12), st.integers(2, 6), st.integers(1, 20), st.booleans(), st.integers(-4, 0)
+)
 def test_public_subspaces(seed, d, classes, dimension, fill, log_scale):
     g = generator(seed)
     data = records(seed, 9, d, classes)

@@ -62,7 +62,10 @@ LEARNERS = {
     "DOPESGD, network": (lambda **o: DOPESGD(**COMMON, **SAMPLED, start="cold", model=network, **o), True),
     "PDADPMD": (lambda **o: PDADPMD(**COMMON, noise_multiplier=1.0, steps=2, **o), True),
     "PILLAR": (lambda **o: PILLAR(**COMMON, **SAMPLED, k=2, **o), True),
-    "WhitenedGD": (lambda **o: WhitenedGD(**COMMON, noise_multiplier=1.0, steps=3, unlabelled=PUBLIC[0][:5], **o), True),
+    "WhitenedGD": (
+        lambda **o: WhitenedGD(**COMMON, noise_multiplier=1.0, steps=3, unlabelled=PUBLIC[0][:5], **o),
+        True,
+    ),
     "PILLARSelection": (selection, True),
     "DPLS": (lambda **o: DPLS(**TARGET, delta=1e-5, **o), False),
     "DPPLMean": (lambda **o: DPPLMean(**TARGET, delta=1e-5, **o), False),
@@ -70,7 +73,9 @@ LEARNERS = {
 }
 
 
-@pytest.mark.parametrize("relation", [pc.ADD_OR_REMOVE_ONE, pytest.param(pc.REPLACE_ONE, marks=pytest.mark.slow)], ids=str)
+@pytest.mark.parametrize(
+    "relation", [pc.ADD_OR_REMOVE_ONE, pytest.param(pc.REPLACE_ONE, marks=pytest.mark.slow)], ids=str
+)
 @pytest.mark.parametrize("name", LEARNERS)
 def test_no_learner_shows_anything(name, relation, monkeypatch):
     make, public = LEARNERS[name]

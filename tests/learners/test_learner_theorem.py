@@ -83,7 +83,13 @@ def best(problem):
 def excess(problem, weight_decay, public=0):
     """Mean excess risk of the averaged iterate, and its standard error; so many first records are public, too."""
     x, y = problem.data
-    options = {"schedule": "theorem", "average": "theorem", "clip_norm": LIPSCHITZ, "radius": BALL, "records": problem.n}
+    options = {
+        "schedule": "theorem",
+        "average": "theorem",
+        "clip_norm": LIPSCHITZ,
+        "radius": BALL,
+        "records": problem.n,
+    }
     risks = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pc, "certify", lambda *_, **__: None)
@@ -172,7 +178,9 @@ def test_clipping_a_softmax_gradient_is_no_huberisation():
         return r * torch.clamp(clip / r.norm(), max=1.0)
 
     def asymmetry(scores, clip):
-        jacobian = torch.autograd.functional.jacobian(lambda s: field(s, clip), torch.tensor(scores, dtype=torch.double))
+        jacobian = torch.autograd.functional.jacobian(
+            lambda s: field(s, clip), torch.tensor(scores, dtype=torch.double)
+        )
         return float((jacobian - jacobian.T).abs().max())
 
     assert asymmetry([0.0, 1.0, -1.0], 0.5) > 0.01
@@ -181,8 +189,8 @@ def test_clipping_a_softmax_gradient_is_no_huberisation():
 
 
 def test_a_realised_loss_is_no_guarantee():
-    # Proposition 14. Step 1 releases N(h, σ²), h = 1 with the record. Above a threshold that it passes in 5 % of runs, the record
-    # goes on to show in 200 more steps; in 95 % of runs it never does, and the realised μ is 1/20.
+    # Proposition 14. Step 1 releases N(h, σ²), h = 1 with the record. Above a threshold that it passes in 5 % of runs,
+    # the record goes on to show in 200 more steps; in 95 % of runs it never does, and the realised μ is 1/20.
     sigma, steps = 20.0, 200
     claimed = float(pc.Gaussian(sigma).epsilon(delta=1e-5))
     assert claimed == pytest.approx(0.160, abs=5e-4)

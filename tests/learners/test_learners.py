@@ -99,7 +99,9 @@ def test_answers_are_the_accountants(kind, relation):
 def test_answers_for_sampled_steps():
     target = {"epsilon": 1.0, "delta": 1e-5}
     options = {**COMMON, **target, "sample_rate": 0.02, "records": 1000}
-    assert DPSGD(**options, noise_multiplier=2.0).plan().steps == pc.steps(noise_multiplier=2.0, sample_rate=0.02, **target)
+    assert DPSGD(**options, noise_multiplier=2.0).plan().steps == pc.steps(
+        noise_multiplier=2.0, sample_rate=0.02, **target
+    )
     noise = pc.noise_multiplier(steps=400, sample_rate=0.02, **target)
     assert DPSGD(**options, steps=400).plan().noise_multiplier == pytest.approx(noise, rel=1e-9)
     fixed = DPSGD(**options, steps=400, sampler="fixed").plan()
@@ -121,7 +123,14 @@ def test_a_budget_that_allows_no_step(kind):
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"steps": 0}, {"steps": 2.5}, {"noise_multiplier": -1.0}, {"noise_multiplier": math.nan}, {"delta": 1.5}, {"epsilon": -1.0}],
+    [
+        {"steps": 0},
+        {"steps": 2.5},
+        {"noise_multiplier": -1.0},
+        {"noise_multiplier": math.nan},
+        {"delta": 1.5},
+        {"epsilon": -1.0},
+    ],
 )
 def test_bad_plans(wrong):
     first = "epsilon" if "epsilon" in wrong else next(iter(wrong))
@@ -143,7 +152,9 @@ def test_bad_plans(wrong):
         lambda: DPSGD(classes=[0, 1], delta=1e-5, sample_rate=0.1, ema=-0.1),
         lambda: NoisyGD(classes=[0, 1], delta=1e-5, schedule="theorem"),
         lambda: DPSGD(classes=[0, 1], delta=1e-5, sample_rate=2.0, steps=1, noise_multiplier=1.0).plan(),
-        lambda: DPSGD(classes=[0, 1], delta=1e-5, sample_rate=0.1, steps=1, noise_multiplier=1.0, sampler="fixed").plan(),
+        lambda: DPSGD(
+            classes=[0, 1], delta=1e-5, sample_rate=0.1, steps=1, noise_multiplier=1.0, sampler="fixed"
+        ).plan(),
     ],
 )
 def test_bad_options(make):
@@ -353,7 +364,9 @@ def test_a_use_with_several_batches_is_as_many_releases(monkeypatch, spied):
         assert sorted(np.concatenate(spied[1][4 * epoch : 4 * epoch + 4])) == list(range(53))
 
 
-@pytest.mark.parametrize(("relation", "n", "fits"), [(ADD, 49, True), (ADD, 48, False), (SWAP, 50, True), (SWAP, 49, False)])
+@pytest.mark.parametrize(
+    ("relation", "n", "fits"), [(ADD, 49, True), (ADD, 48, False), (SWAP, 50, True), (SWAP, 49, False)]
+)
 def test_fixed_batches_from_fewer_records_than_declared(relation, n, fits, uncertified):
     model = KINDS["DPSGD, fixed"].make(noise_multiplier=3.0, steps=2, relation=relation)
     if fits:
@@ -491,7 +504,10 @@ def test_a_fit_names_the_certificate_that_it_began_from():
 
 
 def test_what_needs_public_records(uncertified):
-    for model in (AdaMix(**COMMON, noise_multiplier=2.0, steps=2), KINDS["NoisyGD, public start"].make(steps=2, epsilon=1.0)):
+    for model in (
+        AdaMix(**COMMON, noise_multiplier=2.0, steps=2),
+        KINDS["NoisyGD, public start"].make(steps=2, epsilon=1.0),
+    ):
         with pytest.raises(pc.PrivcalcError, match="public records"):
             model.fit(X, Y)
 
@@ -543,7 +559,9 @@ def test_the_bar_shows_what_is_spent(kind, uncertified, capsys):
 @every_kind
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_other_devices(kind, silent):
-    here, there = (kind.fit(noise_multiplier=2.0, steps=5, seed=1, device=device).weights_ for device in ("cpu", "cuda"))
+    here, there = (
+        kind.fit(noise_multiplier=2.0, steps=5, seed=1, device=device).weights_ for device in ("cpu", "cuda")
+    )
     assert there.device.type == "cuda"
     torch.testing.assert_close(here, there.cpu(), rtol=1e-3, atol=1e-4)
 
@@ -581,7 +599,9 @@ def close(weights, expected):
 @pytest.mark.parametrize("sampling", ["poisson", "fixed"])
 def test_dpsgd_is_its_formula(momentum, ema, sampling, silent, spied):
     options = {"sample_rate": 0.2, "sampler": sampling, "momentum": momentum, "ema": ema, "weight_decay": 0.01}
-    model = DPSGD(**COMMON, **options, clip_norm=0.4, learning_rate=0.7, noise_multiplier=2.0, steps=6, seed=1).fit(X, Y)
+    model = DPSGD(**COMMON, **options, clip_norm=0.4, learning_rate=0.7, noise_multiplier=2.0, steps=6, seed=1).fit(
+        X, Y
+    )
     theta = velocity = mean = np.zeros((4, 3))
     for batch in spied[1]:
         velocity = momentum * velocity + clipped(softmax_gradients(theta, X[batch], Y[batch]), 0.4) / 10
@@ -642,7 +662,9 @@ def test_algorithm_3(silent):
 def test_adamix_is_its_formula(dimension, clip_norm, public_gradient, fill, silent):
     start = zero_shot(np.eye(3, 4) + 0.1, beta=2.0)
     options = {"dimension": dimension, "clip_norm": clip_norm, "public_gradient": public_gradient, "fill": fill}
-    model = AdaMix(**COMMON, **options, start=start, weight_decay=0.1, learning_rate=0.8, noise_multiplier=2.0, steps=5, seed=1)
+    model = AdaMix(
+        **COMMON, **options, start=start, weight_decay=0.1, learning_rate=0.8, noise_multiplier=2.0, steps=5, seed=1
+    )
     model.fit(X, Y, *PUBLIC)
     w = start.numpy().astype(float)
     for _ in range(5):
@@ -667,7 +689,9 @@ def test_adamix_trains_on_public_records_first(silent):
 
 def test_clip_norm_from_public_records(spied):
     model = KINDS["NoisyGD, public start"].fit(noise_multiplier=2.0, steps=2, seed=1, learning_rate=0.0)
-    expected = np.quantile(np.linalg.norm(softmax_gradients(model.weights_.numpy().astype(float), *PUBLIC), axis=(1, 2)), 0.9)
+    expected = np.quantile(
+        np.linalg.norm(softmax_gradients(model.weights_.numpy().astype(float), *PUBLIC), axis=(1, 2)), 0.9
+    )
     assert all(clip_norm == pytest.approx(expected, rel=1e-4) for *_, clip_norm in spied[0])
     zeros = torch.zeros(2, 1), torch.zeros(2, dtype=torch.long)
     assert clip_at(0.9, torch.zeros(1, 2), zeros) == 1e-6  # never 0
@@ -683,7 +707,9 @@ def test_projected_noise_stays_in_the_subspace(uncertified):
 
 
 def test_helpers():
-    assert best_weight_decay(dimension=8, lipschitz=1.0, mu=2.0, distance=2.0, records=2) == pytest.approx(math.sqrt(2) / 2)
+    assert best_weight_decay(dimension=8, lipschitz=1.0, mu=2.0, distance=2.0, records=2) == pytest.approx(
+        math.sqrt(2) / 2
+    )
     plan = make_plan(pc.Gaussian, epsilon=None, delta=1e-5, noise_multiplier=20.0, steps=206, relation=ADD)
     assert plan.spent(206) == float(plan.guarantee.epsilon)
     assert plan.spent(1) < 1
@@ -709,10 +735,19 @@ def test_the_handle_charges_the_step_it_is_given():
 @pytest.mark.parametrize(
     ("name", "x", "y"),
     [
-        *(("X", value, Y[:3]) for value in (np.ones((3, 4)) * 1j, [[1.0], [1.0, 2.0], [1.0]], [["1"]] * 3, None, [10**400])),
+        *(
+            ("X", value, Y[:3])
+            for value in (np.ones((3, 4)) * 1j, [[1.0], [1.0, 2.0], [1.0]], [["1"]] * 3, None, [10**400])
+        ),
         *(("X", value, Y[:3]) for value in (np.ma.array(X[:3], mask=X[:3] > 0), np.array([[None]] * 3), 3.0, X[:3, 0])),
-        *(("X", value, Y[:3]) for value in (torch.eye(3).to_sparse(), torch.empty((3, 4), device="meta"), torch.eye(3) * 1j)),
-        *(("y", X[:3], value) for value in ([[0], [1, 2], [0]], [0, [1], 2], [{}, 0, 1], np.ma.array([0, 1, 2], mask=[1, 0, 0]))),
+        *(
+            ("X", value, Y[:3])
+            for value in (torch.eye(3).to_sparse(), torch.empty((3, 4), device="meta"), torch.eye(3) * 1j)
+        ),
+        *(
+            ("y", X[:3], value)
+            for value in ([[0], [1, 2], [0]], [0, [1], 2], [{}, 0, 1], np.ma.array([0, 1, 2], mask=[1, 0, 0]))
+        ),
         *(
             ("y", X[:3], value)
             for value in ([0, 1], [0, 1, -1], [0, 1, math.nan], [0, 1, 2j], None, [0, 1, None], ["0", "1", "2"])
@@ -739,7 +774,13 @@ def test_arrays_of_all_kinds_are_records(uncertified):
         np.array([0, 1, 2], dtype=object),
         (False, True, 2),
     )
-    rows = X[:3].astype(np.float16), torch.tensor(X[:3], requires_grad=True), X[:3] > 0, X[:3].tolist(), np.ones((3, 4), np.int8)
+    rows = (
+        X[:3].astype(np.float16),
+        torch.tensor(X[:3], requires_grad=True),
+        X[:3] > 0,
+        X[:3].tolist(),
+        np.ones((3, 4), np.int8),
+    )
     for x, y in itertools.zip_longest(rows, labels, fillvalue=labels[1]):
         model = KINDS["NoisyGD"].make(epsilon=1.0, steps=2, seed=1).fit(x, y)
         assert not model.weights_.requires_grad
@@ -834,7 +875,9 @@ NATURAL = {
     "constant": np.ones((52, 2)),
     "few": (WIDE[:8] - WIDE[:8].mean(axis=0)) / WIDE[:8].std(axis=0),
     "no records": WIDE[:0],
-    "few times of day": np.c_[[f(np.random.default_rng(2).integers(0, 24, 60) * np.pi / 12) for f in (np.sin, np.cos)]].T,
+    "few times of day": np.c_[
+        [f(np.random.default_rng(2).integers(0, 24, 60) * np.pi / 12) for f in (np.sin, np.cos)]
+    ].T,
     "times of day": np.c_[np.sin(np.arange(400) * np.pi / 12), np.cos(np.arange(400) * np.pi / 12)],
 }
 

@@ -29,7 +29,15 @@ RNG = np.random.default_rng(6)
 X = RNG.standard_normal((40, 4))
 Y = (X[:, 0] > 0).astype(int) + (X[:, 1] > 0.5)
 PUBLIC = X[:15].copy(), Y[:15]
-COMMON = {"classes": [0, 1, 2], "delta": 1e-5, "records": 40, "noise_multiplier": 2.0, "steps": 4, "seed": 1, "clip_norm": 0.4}
+COMMON = {
+    "classes": [0, 1, 2],
+    "delta": 1e-5,
+    "records": 40,
+    "noise_multiplier": 2.0,
+    "steps": 4,
+    "seed": 1,
+    "clip_norm": 0.4,
+}
 SHARED = torch.tensor(PUBLIC[0]), torch.tensor(PUBLIC[1])
 
 
@@ -106,7 +114,9 @@ def test_noise_shrinks_with_curvature(seed, d, sigma, rate):
     for parts in (*torch.eye(d, dtype=torch.float64), some):
         mean = math.sqrt(2 / math.pi) * rate * sigma * float((parts / values).norm())
         # the standard deviation of |N(0, 1)| is 0.76 of its mean; wrong alarms in 1e-9 of cases
-        assert float((moves @ (vectors @ parts)).abs().mean()) == pytest.approx(mean, rel=6.2 * 0.756 / math.sqrt(4_000))
+        assert float((moves @ (vectors @ parts)).abs().mean()) == pytest.approx(
+            mean, rel=6.2 * 0.756 / math.sqrt(4_000)
+        )
 
 
 @given(st.integers(0, 10**6), st.floats(0.5, 6.0), st.sampled_from([0.05, 0.3, 1.0]))
@@ -114,8 +124,9 @@ def test_noise_shrinks_with_curvature(seed, d, sigma, rate):
 def test_noise_shrinks_with_curvature_that_varies(seed, scale, sigma):
     """Theorem 3.6 where w_i depends on θ: two-class logistic loss on records along the axes, steps solved by iteration.
 
-    Along e_i⊗(1, −1)/√2 the curvature at u_i, the difference of the classes' weights, is 2·c_i·s(x_i·u_i)·s(−x_i·u_i)·x_i² + λ,
-    c_i the share of records on axis i, s the logistic function; least where |u_i| is largest within the reach of the noise.
+    Along e_i⊗(1, −1)/√2 the curvature at u_i, the difference of the classes' weights, is
+    2·c_i·s(x_i·u_i)·s(−x_i·u_i)·x_i² + λ, c_i the share of records on axis i, s the logistic function; least where
+    |u_i| is largest within the reach of the noise.
     """
     g = generator(seed)
     sizes, curvature, repeats = torch.tensor([scale, scale / 4], dtype=torch.float64), 0.2, 30
@@ -126,7 +137,9 @@ def test_noise_shrinks_with_curvature_that_varies(seed, scale, sigma):
     torch.testing.assert_close(clean, theta, atol=1e-6, rtol=0)
     direction = torch.tensor([1.0, -1.0], dtype=torch.float64) / math.sqrt(2)
     noise = sigma * torch.randn(repeats, 2, generator=g, dtype=torch.float64)
-    moves = torch.stack([mirror_step(theta, torch.outer(row, direction), public, curvature) @ direction for row in noise])
+    moves = torch.stack(
+        [mirror_step(theta, torch.outer(row, direction), public, curvature) @ direction for row in noise]
+    )
     for x, along, kick in zip(sizes, moves.T, noise.T, strict=True):
         reach = math.sqrt(2) * x * along.abs().max()  # of x·u
         least = 2 * 0.5 * float(torch.sigmoid(reach) * torch.sigmoid(-reach)) * float(x) ** 2 + curvature
@@ -149,7 +162,9 @@ def test_noise_shrinks_with_the_curvature_of_the_logistic_loss():
 
 def top_eigenvalue(weights):
     """Of the Hessian of the mean public loss, by autograd."""
-    hessian = torch.autograd.functional.hessian(lambda w: nn.functional.cross_entropy(SHARED[0] @ w, SHARED[1]), weights)
+    hessian = torch.autograd.functional.hessian(
+        lambda w: nn.functional.cross_entropy(SHARED[0] @ w, SHARED[1]), weights
+    )
     return float(torch.linalg.eigvalsh(hessian.reshape(12, 12))[-1])
 
 
@@ -222,7 +237,11 @@ def test_a_mirror_step_into_a_ball_is_the_constrained_argmin():
         lambda w: objective(torch.from_numpy(w).reshape(theta.shape)),
         flat,
         jac=lambda w: (step + torch.func.grad(psi)(torch.from_numpy(w).reshape(theta.shape)) - slope).numpy().ravel(),
-        constraints={"type": "ineq", "fun": lambda w: radius**2 - ((w - flat) ** 2).sum(), "jac": lambda w: -2 * (w - flat)},
+        constraints={
+            "type": "ineq",
+            "fun": lambda w: radius**2 - ((w - flat) ** 2).sum(),
+            "jac": lambda w: -2 * (w - flat),
+        },
         method="SLSQP",
         options={"ftol": 1e-14, "maxiter": 500},
     )
@@ -248,7 +267,10 @@ def test_after_the_horizon_no_private_gradient_is_used(uncertified, monkeypatch)
     """α_t = cos(πt/2K) would be negative: clamped at 0."""
     monkeypatch.setattr(PrivateRecords, "noisy_sum", lambda *_: torch.full((4, 3), 1e6, dtype=torch.float64))
     monkeypatch.setattr(PDADPMD, "_start", lambda self, private, public: torch.zeros(4, 3, dtype=torch.float64))
-    found = [pda(update="first order", horizon=1, steps=steps, learning_rate=0.5).fit(X, Y, *PUBLIC).weights_ for steps in (3, 4)]
+    found = [
+        pda(update="first order", horizon=1, steps=steps, learning_rate=0.5).fit(X, Y, *PUBLIC).weights_
+        for steps in (3, 4)
+    ]
     theta = torch.zeros(4, 3, dtype=torch.float64)
     for steps in range(1, 5):
         share = 1.0 if steps == 1 else 0.0
@@ -258,7 +280,8 @@ def test_after_the_horizon_no_private_gradient_is_used(uncertified, monkeypatch)
 
 
 @pytest.mark.parametrize(
-    "given", [{"steps": 7, "noise_multiplier": 3.0}, {"steps": 7, "epsilon": 1.0}, {"noise_multiplier": 3.0, "epsilon": 5.0}]
+    "given",
+    [{"steps": 7, "noise_multiplier": 3.0}, {"steps": 7, "epsilon": 1.0}, {"noise_multiplier": 3.0, "epsilon": 5.0}],
 )
 def test_steps_of_weight_0_are_not_paid_for(given):
     settings = {"classes": [0, 1, 2], "delta": 1e-5, "update": "first order", **given}
@@ -373,7 +396,8 @@ def test_the_synthetic_task():
     assert ((rows[:, 50:] > 0).sum(axis=1) == 80).all()
     again = figure.make_task(250, 0, records=50)
     assert all(np.array_equal(a, b) for a, b in zip(task.private, again.private, strict=True))
-    # y = ⟨x, θ*⟩ + N(0, 0.01), θ* ~ N(0, I), found by least squares; both sums of features are constant, so that the rank is 249
+    # y = ⟨x, θ*⟩ + N(0, 0.01), θ* ~ N(0, I), found by least squares; both sums of features are constant,
+    # so that the rank is 249
     positions, labels = figure.make_task(250, 1, records=20_000).private
     counts = np.bincount(positions.ravel(), minlength=250) / 20_000
     np.testing.assert_allclose(counts, np.repeat([40 / 50, 80 / 200], [50, 200]), atol=6 * 0.5 / math.sqrt(20_000))
@@ -394,7 +418,13 @@ def test_sparse_gradients_are_those_of_the_dense_rows(seed, n, clip_norm):
     found = figure.SparseGradient(theta).clipped_sum(torch.tensor(positions), labels, clip_norm)
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=n * 2.0**-15 * clip_norm)
     # one row more that is no list of increasing positions
-    for wrong in (np.zeros(120), np.arange(120.0) - 1, np.arange(120.0) + 81, np.arange(120.0)[::-1], np.full(120, 1e9)):
+    for wrong in (
+        np.zeros(120),
+        np.arange(120.0) - 1,
+        np.arange(120.0) + 81,
+        np.arange(120.0)[::-1],
+        np.full(120, 1e9),
+    ):
         more = torch.tensor(np.vstack([wrong, positions])), torch.cat([torch.tensor([1e15]).double(), labels])
         torch.testing.assert_close(figure.SparseGradient(theta).clipped_sum(*more, clip_norm), found, rtol=0, atol=0)
 

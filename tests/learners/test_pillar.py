@@ -41,7 +41,14 @@ def pillar(**options):
 # --- the projection ---
 
 
-@given(st.integers(0, 10**6), st.integers(1, 12), st.integers(1, 8), st.integers(1, 10), st.integers(1, 8), st.integers(-6, 6))
+@given(
+    st.integers(0, 10**6),
+    st.integers(1, 12),
+    st.integers(1, 8),
+    st.integers(1, 10),
+    st.integers(1, 8),
+    st.integers(-6, 6),
+)
 def test_projections_are_orthonormal_and_keep_most(seed, n, d, k, rank, log_scale):
     g = generator(seed)
     public = torch.randn(n, min(rank, d), generator=g) @ torch.randn(min(rank, d), d, generator=g) * 10.0**log_scale
@@ -84,7 +91,10 @@ def test_projected_records_are_in_the_unit_ball(seed, scale, basis):
     assert float(torch.linalg.vector_norm(found.double(), dim=1).max()) <= 1 + 1e-6
     for i in range(7):  # and each record is treated for itself
         torch.testing.assert_close(
-            model._projection(6, (torch.tensor(PUBLIC).float(), torch.zeros(30)))(x[[i]])[0], found[i], rtol=1e-4, atol=1e-6
+            model._projection(6, (torch.tensor(PUBLIC).float(), torch.zeros(30)))(x[[i]])[0],
+            found[i],
+            rtol=1e-4,
+            atol=1e-6,
         )
 
 
@@ -154,7 +164,9 @@ def test_the_certificate_is_that_of_dp_sgd():
 def test_it_is_dp_sgd_on_projected_records(uncertified):
     model = pillar(sample_rate=0.5, momentum=0.5, ema=0.3, learning_rate=8.0).fit(X, Y, PUBLIC)
     rows = model.project_(torch.tensor(X, dtype=torch.float64))
-    same = DPSGD(**COMMON, noise_multiplier=2.0, steps=3, seed=1, sample_rate=0.5, momentum=0.5, ema=0.3, learning_rate=8.0)
+    same = DPSGD(
+        **COMMON, noise_multiplier=2.0, steps=3, seed=1, sample_rate=0.5, momentum=0.5, ema=0.3, learning_rate=8.0
+    )
     torch.testing.assert_close(model.weights_, same.fit(rows, Y).weights_)
     torch.testing.assert_close(model.scores(X), rows @ model.weights_)
 
@@ -220,7 +232,9 @@ def test_accounting_for_the_runs_alone_breaks_the_claim():
     assert alone < plan.run.epsilon(delta=1e-5).upper <= 1.0
 
 
-@given(st.integers(0, 10**6), st.integers(0, 6), st.sampled_from([0.1, 0.5, 0.9]), st.sampled_from([0.3, 1.0, 3.0, 100.0]))
+@given(
+    st.integers(0, 10**6), st.integers(0, 6), st.sampled_from([0.1, 0.5, 0.9]), st.sampled_from([0.3, 1.0, 3.0, 100.0])
+)
 def test_hinge_gradients_are_those_of_a_loop(seed, n, zeta, clip_norm):
     g = generator(seed)
     x, y = torch.randn(n, 3, generator=g), torch.randint(0, 2, (n,), generator=g)
@@ -253,7 +267,9 @@ def test_one_record_lowers_every_utility_by_at_most_the_bound(seed, n, scale, ze
     assert (moved <= 1e-9).all()
     assert (moved >= -(1 + 1 / zeta) * (1 + 1e-6)).all()
     signed = [(a, 2 * b - 1) for a, b in zip(x, y.tolist(), strict=True)]
-    expected = [sum(min(max(1 - s * float(a @ w) / zeta, 0), 1 + 1 / zeta) for a, s in signed) for w in utility.candidates]
+    expected = [
+        sum(min(max(1 - s * float(a @ w) / zeta, 0), 1 + 1 / zeta) for a, s in signed) for w in utility.candidates
+    ]
     np.testing.assert_allclose(utility.scores(x, y), -np.array(expected), rtol=1e-4, atol=1e-4)
 
 

@@ -67,10 +67,17 @@ def test_the_number_of_trials_has_its_law(distribution, mean):
     trials, noise = pc.RandomTrials(STEP, mean=mean, distribution=distribution), Noise(SeededBits(5, 0))
     found = np.bincount([trials.draw(noise) for _ in range(2500)], minlength=40)[:40]
     gamma = trials.gamma
-    law = {"poisson": stats.poisson(mean), "geometric": stats.geom(gamma or 0.5), "logarithmic": stats.logser(1 - (gamma or 0.5))}
+    law = {
+        "poisson": stats.poisson(mean),
+        "geometric": stats.geom(gamma or 0.5),
+        "logarithmic": stats.logser(1 - (gamma or 0.5)),
+    }
     expected = 2500 * law[distribution].pmf(np.arange(40))
     few = expected < 8
-    observed, wanted = np.append(found[~few], 2500 - found[~few].sum()), np.append(expected[~few], 2500 - expected[~few].sum())
+    observed, wanted = (
+        np.append(found[~few], 2500 - found[~few].sum()),
+        np.append(expected[~few], 2500 - expected[~few].sum()),
+    )
     assert stats.chisquare(observed[wanted > 0], wanted[wanted > 0]).pvalue > ALARM
     assert trials.draw() >= (distribution != "poisson")
 
@@ -192,7 +199,20 @@ def test_what_is_released_says_what_all_of_it_cost():
         ({"score_noise": None}, "X_score, y_score"),
         ({"distribution": "fixed"}, "distribution"),
     ],
-    ids=["steps", "noise", "delta", "unknown", "empty", "number", "score", "holdout", "estimator", "seed", "public", "law"],
+    ids=[
+        "steps",
+        "noise",
+        "delta",
+        "unknown",
+        "empty",
+        "number",
+        "score",
+        "holdout",
+        "estimator",
+        "seed",
+        "public",
+        "law",
+    ],
 )
 def test_refused_before_anything_is_charged(options, said):
     with pytest.raises(pc.PrivcalcError, match=said):
@@ -201,7 +221,9 @@ def test_refused_before_anything_is_charged(options, said):
 
 def test_no_trial_and_a_public_score(uncertified):
     public = np.eye(2), [0, 1]
-    search = searched(score_noise=None, distribution="poisson", mean=1e-9).fit(X, Y, X_score=public[0], y_score=public[1])
+    search = searched(score_noise=None, distribution="poisson", mean=1e-9).fit(
+        X, Y, X_score=public[0], y_score=public[1]
+    )
     assert search.best_estimator_ is None
     with pytest.raises(pc.PrivcalcError, match="no trial"):
         search.predict(X)
@@ -266,5 +288,7 @@ def test_what_fits_many_times_is_refused_and_nothing_is_fitted(monkeypatch):
         lambda: selection.learning_curve(model, X, Y),
         lambda: selection.validation_curve(model, X, Y, param_name="learning_rate", param_range=[1.0]),
     ):
-        with pytest.raises(pc.PrivcalcError, match=r"learners\.PrivateSearch makes a random number of trials.*pc\.RandomTrials"):
+        with pytest.raises(
+            pc.PrivcalcError, match=r"learners\.PrivateSearch makes a random number of trials.*pc\.RandomTrials"
+        ):
             call()

@@ -70,7 +70,9 @@ def test_the_student_by_scipy(monkeypatch, logits):
         weights = minimize(loss, np.zeros(15), jac=True, method="BFGS", options={"gtol": 1e-9}).x.reshape(5, 3)
         known = 0.5 * (teacher + log_softmax(rows @ weights, axis=1))
     np.testing.assert_allclose(
-        found(torch.from_numpy(public), torch.from_numpy(scores if logits else scores / found.scale)).numpy(), known, atol=2e-4
+        found(torch.from_numpy(public), torch.from_numpy(scores if logits else scores / found.scale)).numpy(),
+        known,
+        atol=2e-4,
     )
 
 
@@ -99,7 +101,9 @@ def test_strong_plans_have_no_student():
 
 def test_without_public_records_there_is_none():
     x, y = blobs(90, 0)
-    model = PILLAR(classes=CLASSES, epsilon=0.5, delta=1e-5, steps=5, records=90, basis="jl", k=4, seed=1, self_training=True)
+    model = PILLAR(
+        classes=CLASSES, epsilon=0.5, delta=1e-5, steps=5, records=90, basis="jl", k=4, seed=1, self_training=True
+    )
     assert model.fit(x, y).student_ is None
     with pytest.raises(pc.PrivcalcError, match="X_public"):
         KINDS["whitened"](self_training=True).fit(x, y)

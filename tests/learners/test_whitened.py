@@ -128,9 +128,13 @@ def test_the_rule():
 @given(st.floats(0.5, 1e4), st.integers(1, 1000), st.floats(1.0, 1e6), st.floats(1e-6, 1e3), st.integers(2, 100))
 def test_step_sizes_know_the_clip_norm(noise, steps, batch, clip_norm, classes):
     """Halving C below 1 doubles the rate: what moves the model, rate·C, stays; noise in a logit is at most 0.7."""
-    plan = make_plan(pc.Gaussian, epsilon=None, delta=1e-5, noise_multiplier=noise, steps=steps, relation=pc.ADD_OR_REMOVE_ONE)
+    plan = make_plan(
+        pc.Gaussian, epsilon=None, delta=1e-5, noise_multiplier=noise, steps=steps, relation=pc.ADD_OR_REMOVE_ONE
+    )
     found = plan.learning_rate(batch, clip_norm, classes)
-    assert found * noise * clip_norm * math.sqrt(steps) / batch <= 0.7 * min(1, plan.strength(batch, classes) / 25) * (1 + 1e-9)
+    assert found * noise * clip_norm * math.sqrt(steps) / batch <= 0.7 * min(1, plan.strength(batch, classes) / 25) * (
+        1 + 1e-9
+    )
     assert found * min(1.0, clip_norm) <= 16 * (1 + 1e-9)
     if clip_norm <= 1:
         assert plan.learning_rate(batch, clip_norm / 2, classes) == pytest.approx(2 * found)

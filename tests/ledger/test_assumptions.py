@@ -160,7 +160,9 @@ def test_a_cap_learns_of_the_scheme_when_it_is_charged():
 
 
 def test_who_vouches():
-    with pc.Ledger(None, plan=POISSON, public={"records": 10}, assumptions=pc.Assumptions(normaliser="public")) as ledger:
+    with pc.Ledger(
+        None, plan=POISSON, public={"records": 10}, assumptions=pc.Assumptions(normaliser="public")
+    ) as ledger:
         ledger.gaussian(0.0, POISSON, clip_norm=1.0, batch=ledger.poisson_batch(POISSON))
     found = pc.certify(ledger, delta=1e-5)
     assert needed(found) == {
@@ -179,12 +181,13 @@ def test_who_vouches():
     assert "seen to         sampling: poisson (seen to by the ledger; poisson.md)" in str(found)
     lines = str(found).splitlines()
     assert any(
-        "which no ledger sees, is of a record of the batch that was drawn, and of that record alone: nothing was fitted" in line
+        "which no ledger sees, is of a record of the batch that was drawn, and of that record alone: nothing was fitted"
+        in line
         for line in lines
     )
     assert (
-        "assumed         clip_norm: NOT SAID, taken to be public: chosen without looking at private records (gaussian.md)"
-        in lines
+        "assumed         clip_norm: NOT SAID, taken to be public: "
+        "chosen without looking at private records (gaussian.md)" in lines
     )
     (line,) = (line for line in lines if line.startswith("assumed         parameters: NOT SAID, taken to be public: "))
     assert "learning rates were chosen without looking at private records" in line
@@ -304,7 +307,9 @@ def test_a_learner_s_certificate_says_so():
     pytest.importorskip("torch")
     from learners import NoisyGD
 
-    model = NoisyGD(classes=[0, 1], delta=1e-5, noise_multiplier=5.0, steps=2, records=2).fit([[1.0, 0.0], [0.0, 1.0]], [0, 1])
+    model = NoisyGD(classes=[0, 1], delta=1e-5, noise_multiplier=5.0, steps=2, records=2).fit(
+        [[1.0, 0.0], [0.0, 1.0]], [0, 1]
+    )
     assert needed(model.certificate_) == {
         "steps": ("any", "ledger"),
         "parameters": ("public", "nobody"),
@@ -359,7 +364,12 @@ def test_nobody_may_be_in_two_parts(tmp_path):
     """Twelve months of the same customers cost a twelfth as twelve parts, and nobody had to say that they are parts."""
     year = pc.Parallel([pc.Gaussian(8.0)] * 12)
     described = tmp_path / "run.json"
-    for run in (year, year * 3 + STEP, pc.RandomTrials(year, mean=2.0, distribution="poisson"), pc.Parallel([year, STEP])):
+    for run in (
+        year,
+        year * 3 + STEP,
+        pc.RandomTrials(year, mean=2.0, distribution="poisson"),
+        pc.Parallel([year, STEP]),
+    ):
         for said in (None, pc.Assumptions(steps="public")):
             with pytest.raises(pc.PrivcalcError, match=MISSING):
                 pc.certify(run, delta=1e-5, assumptions=said)
@@ -369,7 +379,13 @@ def test_nobody_may_be_in_two_parts(tmp_path):
         with pytest.raises(pc.PrivcalcError, match=MISSING):
             capped.record(run)
         assert capped.spent == pc.Run(())
-        text = {"format": "privcalc run", "version": 1, "relation": "add-or-remove-one", "unit": "x", "run": run_to_json(run.run)}
+        text = {
+            "format": "privcalc run",
+            "version": 1,
+            "relation": "add-or-remove-one",
+            "unit": "x",
+            "run": run_to_json(run.run),
+        }
         described.write_text(json.dumps(text))
         with pytest.raises(pc.PrivcalcError, match=MISSING):
             pc.certify(described, delta=1e-5)
@@ -448,7 +464,10 @@ def test_certificates_of_version_2():
     changed = {**old.document, "version": 3}  # by the rules of its version
     with pytest.raises(pc.PrivcalcError, match="assumptions"):
         check({**changed, "hash": digest(changed)})
-    declared = {**old.document["assumptions"], "declared": {**old.document["assumptions"]["declared"], "parts": "disjoint"}}
+    declared = {
+        **old.document["assumptions"],
+        "declared": {**old.document["assumptions"]["declared"], "parts": "disjoint"},
+    }
     changed = {**old.document, "assumptions": declared}
     with pytest.raises(pc.PrivcalcError, match="version 2 has"):
         check({**changed, "hash": digest(changed)})
@@ -565,7 +584,13 @@ def test_where_a_learner_starts_from():
     from learners import DPSGD
 
     network = DPSGD(
-        classes=[0, 1], delta=1e-5, records=3, sample_rate=0.5, noise_multiplier=9.0, steps=1, model=lambda: torch.nn.Linear(2, 2)
+        classes=[0, 1],
+        delta=1e-5,
+        records=3,
+        sample_rate=0.5,
+        noise_multiplier=9.0,
+        steps=1,
+        model=lambda: torch.nn.Linear(2, 2),
     ).fit(X, Y)
     assert needed(network.certificate_)["start"] == ("public", "caller")  # its weights may be of anything
 
@@ -710,7 +735,10 @@ def test_rows_that_were_kept_because_of_others_are_named():
 def test_rows_of_a_loader_that_trains_nothing_may_be_copies_too():
     """start = "none" took the lines of copies, and of several records of a person, away with it."""
     told = Provenance("clipped", by="adapter")
-    with pc.Ledger(None, plan=STEP, unit="one person", assumptions=pc.Assumptions(start="none")) as ledger, asked_by(told):
+    with (
+        pc.Ledger(None, plan=STEP, unit="one person", assumptions=pc.Assumptions(start="none")) as ledger,
+        asked_by(told),
+    ):
         ledger.gaussian(0.0, STEP, clip_norm=1.0)
     found = needed(pc.certify(ledger, delta=1e-5))
     assert {"copies", "records_per_unit", "preprocessing"} <= set(found)
@@ -723,7 +751,9 @@ def test_whose_rows_a_loader_clips_is_the_caller_s_word():
 
     x, theta = torch.eye(3).repeat(10, 1), torch.zeros(3)
     with pc.Ledger(None, plan=POISSON) as ledger:
-        for batch in loader(ledger, torch.utils.data.TensorDataset(x), POISSON, like=theta, clip_norm=1.0, start="random"):
+        for batch in loader(
+            ledger, torch.utils.data.TensorDataset(x), POISSON, like=theta, clip_norm=1.0, start="random"
+        ):
             for piece in batch:
                 (rows,) = piece.records
                 piece.add(rows - rows.mean(dim=0))

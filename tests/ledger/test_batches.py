@@ -224,7 +224,9 @@ def test_a_batch_from_elsewhere_may_be_one_of_the_step(step, sizes, others):
     """500 of 1000 records were certified as a batch of 10: ε = 0.2."""
     ledger, spy = spied(plan=step * len(sizes))
     for size in others:
-        refused(spy, "size: is of no batch", lambda ledger=ledger, size=size: ledger.batch_from_elsewhere(step, size=size))
+        refused(
+            spy, "size: is of no batch", lambda ledger=ledger, size=size: ledger.batch_from_elsewhere(step, size=size)
+        )
     for size in sizes:
         release(ledger, step, ledger.batch_from_elsewhere(step, size=size))
     assert ledger.spent == step * len(sizes)

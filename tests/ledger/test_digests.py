@@ -41,18 +41,46 @@ def test_what_is_hashed_is_what_the_page_says():
     assert digest(np.array(["x", "yy"])) == hashlib.sha256(texts).hexdigest()
 
 
-@given(arrays.arrays(dtype=arrays.scalar_dtypes().filter(lambda kind: kind.kind in "biufc" and kind.itemsize <= 8), shape=(2, 3)))
+@given(
+    arrays.arrays(
+        dtype=arrays.scalar_dtypes().filter(lambda kind: kind.kind in "biufc" and kind.itemsize <= 8), shape=(2, 3)
+    )
+)
 def test_layout_does_not_matter_and_every_bit_does(array):
     same = [np.asfortranarray(array), array.astype(array.dtype.newbyteorder(">")), np.repeat(array, 2, axis=0)[::2]]
     assert {digest(each) for each in same} == {digest(array)}
     other = array.copy()
     other.view(np.uint8)[1, -1] ^= 1
-    assert len({digest(each) for each in (array, other, array.reshape(3, 2), array.reshape(6), [array], array[:1])}) == 6
+    assert (
+        len({digest(each) for each in (array, other, array.reshape(3, 2), array.reshape(6), [array], array[:1])}) == 6
+    )
 
 
 def test_kinds_are_told_apart():
-    values = [[], {}, "", None, False, 0, 0.0, "0", [0], np.zeros(0), np.zeros((0, 2)), np.zeros(2), np.zeros(2, np.float32)]
-    values += [np.zeros(2, bool), np.zeros(16, np.uint8), {"a": []}, {"a": {}}, ["a", []], [["a"], []], np.array(["", ""])]
+    values = [
+        [],
+        {},
+        "",
+        None,
+        False,
+        0,
+        0.0,
+        "0",
+        [0],
+        np.zeros(0),
+        np.zeros((0, 2)),
+        np.zeros(2),
+        np.zeros(2, np.float32),
+    ]
+    values += [
+        np.zeros(2, bool),
+        np.zeros(16, np.uint8),
+        {"a": []},
+        {"a": {}},
+        ["a", []],
+        [["a"], []],
+        np.array(["", ""]),
+    ]
     assert len({digest(value) for value in values}) == len(values)
 
 
@@ -142,7 +170,12 @@ def test_a_private_data_set_has_a_name_and_never_a_digest(value):
 
 
 def test_a_digest_is_no_name():
-    for value in (digest(DATA), f"sha256:{digest(DATA)}", hashlib.md5(b"x").hexdigest(), "6fa459ea-ee8a-3ca4-894e-db77e160355e"):
+    for value in (
+        digest(DATA),
+        f"sha256:{digest(DATA)}",
+        hashlib.md5(b"x").hexdigest(),
+        "6fa459ea-ee8a-3ca4-894e-db77e160355e",
+    ):
         with pytest.raises(pc.PrivcalcError, match="looks like a digest"):
             pc.Ledger(None, plan=STEP, public={"dataset": value})
     certificate = certified({"dataset": "customers, export of May"})
@@ -183,7 +216,9 @@ def test_learners_declare_public_data_and_take_no_digest_of_private_ones(monkeyp
     shared, labels = DATA[:6] + 1, [0, 1] * 3
     certificate, _ = learnt(monkeypatch, AdaMix(**common, start=np.ones((3, 2)), dimension=None), shared, labels)
     assert certificate.document["public"]["X_public"]["sha256"] == digest(shared)
-    assert module.same([certificate.document], {"X_public": shared, "y_public": np.asarray(labels), "start": np.ones((3, 2))})
+    assert module.same(
+        [certificate.document], {"X_public": shared, "y_public": np.asarray(labels), "start": np.ones((3, 2))}
+    )
     with pytest.raises(pc.Contradiction):
         module.same([certificate.document], {"start": np.zeros((3, 2))})
 

@@ -75,7 +75,10 @@ def test_never_exceeded_and_would_exceed_agrees(budget, noises):
         elif "rho" in budget:
             assert square / 2 <= Fraction(budget["rho"])
         else:
-            assert all(square * Fraction(a) / 2 <= Fraction(e) for a, e in zip(budget["orders"], budget["epsilons"], strict=True))
+            assert all(
+                square * Fraction(a) / 2 <= Fraction(e)
+                for a, e in zip(budget["orders"], budget["epsilons"], strict=True)
+            )
     run = pc.Run.of(pc.Gaussian(noise_multiplier=z) for z in charged)
     assert run.epsilon(delta=1e-5).lower <= ledger.mechanism.epsilon(delta=1e-5).upper * (1 + 1e-12)
 
@@ -247,7 +250,12 @@ def test_an_infinite_divergence_is_never_charged():
         pc.RDP([2.0], [math.inf]),
     ]
     for part in unbounded:
-        for budget in ({"mu": 1e100}, {"rho": 1e100}, {"epsilon": 1e100}, {"orders": [2.0, 3.0], "epsilons": [1e300, 1e300]}):
+        for budget in (
+            {"mu": 1e100},
+            {"rho": 1e100},
+            {"epsilon": 1e100},
+            {"orders": [2.0, 3.0], "epsilons": [1e300, 1e300]},
+        ):
             with pytest.raises(pc.PrivcalcError):
                 Filter(**budget).charge(part)
     assert Filter(orders=[2.0, math.inf], epsilons=[1e300, 1e300]).would_exceed(pc.Gaussian(1e100))
@@ -264,7 +272,8 @@ def _true_renyi(part, order):
         case pc.PoissonSampled():
             q, x = mpf(part.rate), 1 / mpf(part.mechanism.noise_multiplier) ** 2
             terms = (
-                mp.binomial(order, k) * (1 - q) ** (order - k) * q**k * mp.exp(k * (k - 1) * x / 2) for k in range(order + 1)
+                mp.binomial(order, k) * (1 - q) ** (order - k) * q**k * mp.exp(k * (k - 1) * x / 2)
+                for k in range(order + 1)
             )
             return mp.log(mp.fsum(terms)) / (order - 1)
     raise AssertionError(part)
@@ -394,7 +403,9 @@ def test_choices_that_depend_on_outputs_stay_within_mu() -> None:
         best = np.maximum(-np.expm1(x), 0.0)
         for t in range(m + 1):
             p = math.expm1(h * (t - m)) / math.expm1(-h * m)
-            best[m:-m] = np.maximum(best[m:-m], p * won[m - t : x.size - m - t] + (1 - p) * lost[2 * m - t : x.size - t])
+            best[m:-m] = np.maximum(
+                best[m:-m], p * won[m - t : x.size - m - t] + (1 - p) * lost[2 * m - t : x.size - t]
+            )
         return best
 
     inside = slice(60, 181)
@@ -437,7 +448,9 @@ def test_a_plan_admits_its_uses_and_no_more(had, asked):
             plan.refund(part * (most - have + 1))
 
 
-@pytest.mark.parametrize("rule", [Plan(pc.Gaussian(2.0) * 4), Filter(mu=1.0), Pool(pc.GDP(1.0))], ids=["plan", "filter", "pool"])
+@pytest.mark.parametrize(
+    "rule", [Plan(pc.Gaussian(2.0) * 4), Filter(mu=1.0), Pool(pc.GDP(1.0))], ids=["plan", "filter", "pool"]
+)
 def test_every_rule_charges_refunds_and_closes_alike(rule):
     """Four uses of μ = 1/2 are all that each of them has."""
     step = pc.Gaussian(2.0)

@@ -37,7 +37,11 @@ def chain(entries, start="0" * 64):
     """A ledger with right hashes, whatever its entries are; written here once more, so that the format cannot drift."""
     lines = []
     for number, entry in enumerate(entries, 1):
-        text = entry if isinstance(entry, str) else json.dumps(entry, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        text = (
+            entry
+            if isinstance(entry, str)
+            else json.dumps(entry, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        )
         start = hashlib.sha256(f"{start}{number}{text}".encode()).hexdigest()
         lines.append(f'{{"n":{number},"entry":{text},"hash":"{start}"}}\n')
     return "".join(lines).encode()
@@ -96,7 +100,20 @@ def written(path):
 def test_the_format_is_the_documented_one(written):
     kinds = [json.loads(line)["entry"]["type"] for line in written.splitlines()]
     assert kinds == [
-        *("open", "reserve", "draw", "reserve", "resume", "record", "reserve", "draw", "reserve", "return", "return", "close")
+        *(
+            "open",
+            "reserve",
+            "draw",
+            "reserve",
+            "resume",
+            "record",
+            "reserve",
+            "draw",
+            "reserve",
+            "return",
+            "return",
+            "close",
+        )
     ]
     assert chain([json.loads(line)["entry"] for line in written.splitlines()]) == written
     assert totals(written) == {"Gaussian": 9, "Laplace": 3}
@@ -275,7 +292,9 @@ def test_a_long_ledger_is_read_fast(path):
     """So many calls a line, however many there are: about 100."""
     each, entry = [], reserve()
     for count in (500, 4_000):
-        path.write_bytes(chain([opening(plan=[{"count": count, "mechanism": entry["mechanism"]}]), *[entry] * (count - 1)]))
+        path.write_bytes(
+            chain([opening(plan=[{"count": count, "mechanism": entry["mechanism"]}]), *[entry] * (count - 1)])
+        )
         (book, position), calls = calls_of(lambda: charged(path))
         assert (book.drawn, position.lines) == ({STEP: count - 1}, count)
         each.append(calls / count)

@@ -54,9 +54,19 @@ def test_a_plan_is_not_exceeded():
 @pytest.mark.parametrize(
     ("cap", "fits", "not_fitting", "unproved"),
     [
-        (pc.GDP(mu=1.0), [pc.Gaussian(2.0), pc.Gaussian(2.0), pc.Gaussian(math.sqrt(2) + 0.01)], pc.Gaussian(8.0), SAMPLED),
+        (
+            pc.GDP(mu=1.0),
+            [pc.Gaussian(2.0), pc.Gaussian(2.0), pc.Gaussian(math.sqrt(2) + 0.01)],
+            pc.Gaussian(8.0),
+            SAMPLED,
+        ),
         (pc.ZCDP(rho=0.5), [pc.Gaussian(2.0), pc.Laplace(2.0), pc.Gaussian(2.0)], pc.Gaussian(1.5), pc.ZCDP(0.1, 0.1)),
-        (pc.PureDP(epsilon=1.0), [pc.Laplace(2.0), pc.Laplace(4.0), pc.RandomizedResponse(0.25)], pc.Laplace(1e9), None),
+        (
+            pc.PureDP(epsilon=1.0),
+            [pc.Laplace(2.0), pc.Laplace(4.0), pc.RandomizedResponse(0.25)],
+            pc.Laplace(1e9),
+            None,
+        ),
         (pc.RDP(orders=[2, 8], epsilons=[1, 4]), [pc.Gaussian(1.5), SAMPLED, pc.Laplace(2.0)], pc.Gaussian(1.0), None),
     ],
     ids=str,
@@ -136,7 +146,9 @@ def test_terms(tmp_path):
         {"seed": 1},
     ]
     for other in others:
-        with pytest.raises(pc.PrivcalcError, match=r"other terms \(.*" + ("seeded" if "seed" in other else next(iter(other)))):
+        with pytest.raises(
+            pc.PrivcalcError, match=r"other terms \(.*" + ("seeded" if "seed" in other else next(iter(other)))
+        ):
             pc.Ledger(path, **terms | other)
     with pc.Ledger(path, **terms) as ledger:
         assert ledger.spent == STEP.run
@@ -293,7 +305,11 @@ def test_what_cannot_be_sampled():
     refused(spy, "records", lambda ledger=ledger: ledger.poisson_batch(SAMPLED))
     refused(spy, "must be PoissonSampled", lambda ledger=ledger: ledger.poisson_batch(FIXED))
     for step in (SAMPLED, FIXED, pc.UserSampled(pc.Gaussian(2.0), 0.1, records=3)):
-        refused(spy, r"batch = None: .*batch\(step\)", lambda ledger=ledger, step=step: ledger.gaussian(1.0, step, clip_norm=1.0))
+        refused(
+            spy,
+            r"batch = None: .*batch\(step\)",
+            lambda ledger=ledger, step=step: ledger.gaussian(1.0, step, clip_norm=1.0),
+        )
     refused(spy, "must be FixedSizeSampled", lambda ledger=ledger: ledger.fixed_size_batch(SAMPLED))
 
 
@@ -424,7 +440,9 @@ def test_discrete_gaussian():
     refused(spy, "integers", lambda ledger=ledger: ledger.gaussian(5.0, discrete, clip_norm=2))
     refused(spy, "must be 2", lambda ledger=ledger: ledger.gaussian(5, discrete, clip_norm=1))
     batch = ledger.poisson_batch(pc.PoissonSampled(discrete, 0.5), records=9_000)
-    small = ledger.gaussian(np.full(50, 127, dtype=np.int32), pc.PoissonSampled(discrete, 0.5), clip_norm=2, batch=batch)
+    small = ledger.gaussian(
+        np.full(50, 127, dtype=np.int32), pc.PoissonSampled(discrete, 0.5), clip_norm=2, batch=batch
+    )
     assert small.dtype == np.int64
 
 
@@ -537,7 +555,9 @@ def test_rows_in_place_of_a_sum_are_refused():
     ledger.gaussian(np.zeros((first, 2)), step, clip_norm=1.0, batch=batch)  # it was not used up
 
 
-@pytest.mark.parametrize("shape", [lambda turn: (), lambda turn: (20,), lambda turn: (3, 2), lambda turn: (2, 1 + turn // 20)])
+@pytest.mark.parametrize(
+    "shape", [lambda turn: (), lambda turn: (20,), lambda turn: (3, 2), lambda turn: (2, 1 + turn // 20)]
+)
 def test_public_shapes_are_not_refused(shape):
     """Of 20 coordinates in some batches as many as records; of others after a while, as where layers are unfrozen."""
     step = pc.PoissonSampled(pc.Gaussian(5.0), 0.2)
@@ -554,7 +574,9 @@ def test_sums_in_few_bits_are_refused(kind):
     """Two of 200 make 144 in eight bits; 2048 and 1 make 2048 in half precision."""
     ledger, spy = spied(plan=STEP + pc.Laplace(1.0))
     values = np.ones(2, kind)
-    refused(spy, f"^values: are a sum of type {kind}", lambda ledger=ledger: ledger.gaussian(values, STEP, clip_norm=1.0))
+    refused(
+        spy, f"^values: are a sum of type {kind}", lambda ledger=ledger: ledger.gaussian(values, STEP, clip_norm=1.0)
+    )
     refused(spy, "^values: are a sum of", lambda ledger=ledger: ledger.laplace(values, pc.Laplace(1.0), clip_norm=1.0))
     ledger.gaussian(values.astype(np.float32), STEP, clip_norm=1.0)
     ledger.laplace(values.astype(np.int32), pc.Laplace(1.0), clip_norm=1.0)
@@ -620,7 +642,9 @@ def test_peel():
     """Ordered pairs with the probabilities of one choice after the other; charged as two."""
     scores, draws, choice = np.array([3.0, 1.0, 2.0]), 4000, pc.ExponentialMechanism(0.8)
     ledger = pc.Ledger(None, plan=choice * (2 * draws), seed=5)
-    found = Counter(tuple(ledger.peel(scores, choice, k=2, sensitivity=2.0, monotone=True).tolist()) for _ in range(draws))
+    found = Counter(
+        tuple(ledger.peel(scores, choice, k=2, sensitivity=2.0, monotone=True).tolist()) for _ in range(draws)
+    )
     weights = np.exp(0.4 * scores)
     orders = list(itertools.permutations(range(3), 2))
     chances = [weights[i] / weights.sum() * weights[j] / (weights.sum() - weights[i]) for i, j in orders]
@@ -706,10 +730,22 @@ def test_rows_that_are_one_array_are_not_disjoint():
     choice, row = pc.ExponentialMechanism(1.0), np.array([1.0, 2.0])
     ledger, spy = spied(plan=choice * 9, assumptions=pc.Assumptions(parts="disjoint"))
     for scores in (np.broadcast_to(row, (5, 2)), [row, row], [[3.0, 1.0], row, row]):
-        refused(spy, "are one array", lambda ledger=ledger, s=scores: ledger.select(s, choice, sensitivity=1.0, monotone=True))
+        refused(
+            spy,
+            "are one array",
+            lambda ledger=ledger, s=scores: ledger.select(s, choice, sensitivity=1.0, monotone=True),
+        )
     zeros = [0.0, 0.0]
-    for scores in (np.tile(row, (5, 1)), [zeros, row, zeros], [(1.0, 2.0), (1.0, 2.0)], np.broadcast_to(row, (1, 2)), row):
-        ledger.select(scores, choice, sensitivity=1.0, monotone=True)  # equal values say nothing, and are the records' own
+    for scores in (
+        np.tile(row, (5, 1)),
+        [zeros, row, zeros],
+        [(1.0, 2.0), (1.0, 2.0)],
+        np.broadcast_to(row, (1, 2)),
+        row,
+    ):
+        ledger.select(
+            scores, choice, sensitivity=1.0, monotone=True
+        )  # equal values say nothing, and are the records' own
     assert ledger.spent == choice * 5
 
 
@@ -718,7 +754,9 @@ def test_top_k_by_enumeration(n, k):
     utilities, draws = np.array([2.0, 5.0, 2.0, 4.0, 0.0])[:n], 4000
     mechanism = pc.TopK(epsilon=1.5, k=k)
     ledger = pc.Ledger(None, plan=mechanism * draws, seed=6)
-    found = Counter(tuple(ledger.select(utilities, mechanism, sensitivity=2.0, monotone=True).tolist()) for _ in range(draws))
+    found = Counter(
+        tuple(ledger.select(utilities, mechanism, sensitivity=2.0, monotone=True).tolist()) for _ in range(draws)
+    )
     sets = list(itertools.combinations(range(n), k))
     assert set(found) <= set(sets)  # ascending: the ranking is private, and not what was charged for
     expected = draws * softmax(np.array([1.5 * min(utilities[list(s)]) / 4 for s in sets]))
@@ -890,7 +928,10 @@ def witness(epsilon, *, below):
 
     stop, go = ((-math.inf, edge), (edge, math.inf)) if below else ((edge, math.inf), (-math.inf, edge))
     ends = [(max(low, -12 * SIGMA), min(high, 12 * SIGMA)) for low, high in (stop, go)]
-    parts = [lambda y: density(y) * max(0.0, -math.expm1(epsilon - loss(y))), lambda y: density(y) * later(epsilon - loss(y))]
+    parts = [
+        lambda y: density(y) * max(0.0, -math.expm1(epsilon - loss(y))),
+        lambda y: density(y) * later(epsilon - loss(y)),
+    ]
     return sum(integrate.quad(part, *end, limit=400, epsabs=1e-12)[0] for part, end in zip(parts, ends, strict=True))
 
 

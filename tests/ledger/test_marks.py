@@ -22,7 +22,8 @@ def written(path: Path, *digests: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("digests", "secret"), [((), False), (("weights:" + 32 * "a",), False), (("weights:" + 32 * "a", "bits:" + 32 * "b"), True)]
+    ("digests", "secret"),
+    [((), False), (("weights:" + 32 * "a",), False), (("weights:" + 32 * "a", "bits:" + 32 * "b"), True)],
 )
 def test_a_file_with_digests_of_generators_is_said_to_be_secret(
     digests: tuple[str, ...], secret: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -59,7 +59,21 @@ class Bare(Tables):
 
 # --- neighbours ---------------------------------------------------------------------------------------
 
-ODD = [None, "text", "2", b"1", [1.0], 10**400, -(10**400), Fraction(1, 3), decimal.Decimal("2.5"), True, 1j, object(), math.nan]
+ODD = [
+    None,
+    "text",
+    "2",
+    b"1",
+    [1.0],
+    10**400,
+    -(10**400),
+    Fraction(1, 3),
+    decimal.Decimal("2.5"),
+    True,
+    1j,
+    object(),
+    math.nan,
+]
 FLOATS = st.floats(-3, 3) | st.sampled_from([math.nan, math.inf, -math.inf, 1e308, -1e308, 5e-324, -0.0, 0.1, 2.0, 2.5])
 VALUES = {
     np.float64: FLOATS,
@@ -120,7 +134,10 @@ def test_no_person_moves_sums_by_more_than_is_declared(both, question, noise, da
         low, high = sorted(data.draw(st.lists(bounds, min_size=2, max_size=2, unique=True)))
         options |= {"column": "x", "lower": low, "upper": high}
     elif question == "histogram":
-        options |= {"column": "x", "edges": data.draw(st.sampled_from([[0, 1], [-1.0, 0.0, 2.5], [-math.inf, 0.1, math.inf]]))}
+        options |= {
+            "column": "x",
+            "edges": data.draw(st.sampled_from([[0, 1], [-1.0, 0.0, 2.5], [-math.inf, 0.1, math.inf]])),
+        }
     found = []
     for table in (one, two):
         bare = Bare(relation)
@@ -294,7 +311,10 @@ def test_rounding_is_paid_for():
 @given(st.lists(FLOATS, max_size=30), st.sampled_from([(-1.0, 2.0), (0.0, 1e90), (-1e-5, 0.1)]))
 @example([0.1] * 7 + [1e16, -1e16, math.nan], (-1e90, 1e90))
 def test_sums_are_exact(values, bounds):
-    bare, clipped = Bare(), [Fraction(min(max(value, bounds[0]), bounds[1])) for value in values if not math.isnan(value)]
+    bare, clipped = (
+        Bare(),
+        [Fraction(min(max(value, bounds[0]), bounds[1])) for value in values if not math.isnan(value)],
+    )
     found = bare.sum(np.array(values), NOISES[0], lower=bounds[0], upper=bounds[1], rows_per_person=1)
     assert found.value == float(sum(clipped))
     assert bare.count(np.array(values), NOISES[0], rows_per_person=1).value == len(values)
@@ -306,7 +326,10 @@ def test_sums_are_exact(values, bounds):
     assert counts.tolist() == [sum(value < 0 for value in inside), sum(value >= 0 for value in inside)]
 
 
-@given(st.lists(st.sampled_from([*GRID, 1.0, -9.0, math.inf]), min_size=1, max_size=30), st.sampled_from([0.25, 0.5, 1.0, 0.0]))
+@given(
+    st.lists(st.sampled_from([*GRID, 1.0, -9.0, math.inf]), min_size=1, max_size=30),
+    st.sampled_from([0.25, 0.5, 1.0, 0.0]),
+)
 def test_quantiles(values, share):
     """The best candidate is a quantile where one is: at most share·n values lie below, at least as many up to it."""
     bare, n = Bare(), len(values)
@@ -327,12 +350,26 @@ def test_groups_and_people():
     bare, options = Bare(), {"rows_per_person": 2, "person": "who", "by": "shop", "groups": ["S", "N", "W"]}
     found = bare.count(table, NOISES[0], **options)
     assert found.groups == ("S", "N", "W")
-    assert found.value.tolist() == [2, 2, 0]  # a's two rows, b's first (its second is in no group), c's; nobody's are not
+    assert found.value.tolist() == [
+        2,
+        2,
+        0,
+    ]  # a's two rows, b's first (its second is in no group), c's; nobody's are not
     assert bare.sum(table, NOISES[0], column="spent", lower=0, upper=3, **options).value.tolist() == [2, 1 + 3, 0]
     assert bare.mean(table, NOISES[0], column="spent", lower=0, upper=4, **options).value.tolist() == [2, 2.5, 2]
-    assert bare.histogram(table, NOISES[0], column="spent", edges=[0, 2, 4], **options).value.tolist() == [[0, 1], [1, 1], [0, 0]]
-    assert bare.quantile(table, CHOICE, column="spent", share=0.5, candidates=[1, 2, 4], **options).value.tolist() == [2, 1, 1]
-    assert bare.top(table, pc.TopK(1.0, 2), column="shop", candidates=["N", "?", "S"], rows_per_person=9, person=None).value == (
+    assert bare.histogram(table, NOISES[0], column="spent", edges=[0, 2, 4], **options).value.tolist() == [
+        [0, 1],
+        [1, 1],
+        [0, 0],
+    ]
+    assert bare.quantile(table, CHOICE, column="spent", share=0.5, candidates=[1, 2, 4], **options).value.tolist() == [
+        2,
+        1,
+        1,
+    ]
+    assert bare.top(
+        table, pc.TopK(1.0, 2), column="shop", candidates=["N", "?", "S"], rows_per_person=9, person=None
+    ).value == (
         "N",
         "S",
     )
@@ -344,7 +381,9 @@ def test_groups_and_people():
     assert bare.count([1, 2, 3], NOISES[0], rows_per_person=1, by=["x", "y", "x"], groups=["x"]).value.tolist() == [2]
     odd = np.array([10**400, -(10**400), Fraction(1, 2), decimal.Decimal("0.25"), "1", [1.0], None, True], dtype=object)
     assert bare.sum(odd, NOISES[0], lower=-2, upper=4, rows_per_person=1).value == 4 - 2 + 0.5 + 0.25 + 1 + 1
-    assert bare.sum(odd, pc.DiscreteGaussian(1.0, 4), lower=-2, upper=4, rows_per_person=1).value == 4 - 2 + 0 + 0 + 1 + 1
+    assert (
+        bare.sum(odd, pc.DiscreteGaussian(1.0, 4), lower=-2, upper=4, rows_per_person=1).value == 4 - 2 + 0 + 0 + 1 + 1
+    )
     with pytest.raises(ValueError, match="read-only"):
         found.value[0] = 1
     with pytest.raises(AttributeError):
@@ -365,22 +404,33 @@ def test_tables_of_pyarrow():
 
 def frames(make):
     frame = make(
-        {"who": ["a", "b", "b", None], "shop": ["N", "S", None, "N"], "spent": [1.5, None, 4.0, 8.0], "n": [1, 2, 3, None]}
+        {
+            "who": ["a", "b", "b", None],
+            "shop": ["N", "S", None, "N"],
+            "spent": [1.5, None, 4.0, 8.0],
+            "n": [1, 2, 3, None],
+        }
     )
     bare, by = Bare(), {"by": "shop", "groups": ["N", "S"]}
     assert bare.count(frame, NOISES[0], rows_per_person=1, person=None).value == 4
     assert bare.count(frame, NOISES[0], rows_per_person=1, person="who").value == 2
     assert bare.count(frame, NOISES[0], rows_per_person=1, person=None, **by).value.tolist() == [2, 1]
-    assert bare.sum(frame, NOISES[0], column="spent", lower=0, upper=5, rows_per_person=1, person=None, **by).value.tolist() == [
+    assert bare.sum(
+        frame, NOISES[0], column="spent", lower=0, upper=5, rows_per_person=1, person=None, **by
+    ).value.tolist() == [
         6.5,
         0,
     ]
     assert bare.sum(frame["n"], NOISES[0], lower=0, upper=2, rows_per_person=1).value == 5
-    assert bare.mean(frame, NOISES[0], column="n", lower=0, upper=4, rows_per_person=1, person=None, **by).value.tolist() == [
+    assert bare.mean(
+        frame, NOISES[0], column="n", lower=0, upper=4, rows_per_person=1, person=None, **by
+    ).value.tolist() == [
         1,
         2,
     ]
-    assert bare.top(frame, pc.TopK(1.0, 1), column="shop", candidates=["S", "N"], rows_per_person=1, person=None).value == ("N",)
+    assert bare.top(
+        frame, pc.TopK(1.0, 1), column="shop", candidates=["S", "N"], rows_per_person=1, person=None
+    ).value == ("N",)
     texts = make({"spent": ["1.5", "n/a", "4"]})
     assert bare.sum(texts, NOISES[0], column="spent", lower=0, upper=5, rows_per_person=1).value == 5.5
     with pytest.raises(pc.PrivcalcError, match=r"column = 'cost': the table has no such column"):
@@ -420,10 +470,15 @@ def test_one_odd_cell_makes_texts_of_all_and_changes_its_row_only(clean, odd):
 
 def test_nullable_integers_and_categories():
     pandas = pytest.importorskip("pandas")
-    frame = pandas.DataFrame({"n": pandas.array([1, None, 7], dtype="Int64"), "c": pandas.Categorical(["a", None, "b"])})
+    frame = pandas.DataFrame(
+        {"n": pandas.array([1, None, 7], dtype="Int64"), "c": pandas.Categorical(["a", None, "b"])}
+    )
     bare = Bare()
     assert bare.sum(frame, NOISES[0], column="n", lower=0, upper=5, rows_per_person=1, person=None).value == 6
-    assert bare.count(frame, NOISES[0], rows_per_person=1, person=None, by="c", groups=["b", "a"]).value.tolist() == [1, 1]
+    assert bare.count(frame, NOISES[0], rows_per_person=1, person=None, by="c", groups=["b", "a"]).value.tolist() == [
+        1,
+        1,
+    ]
 
 
 # --- error bars -------------------------------------------------------------------------------------------
@@ -483,8 +538,12 @@ def test_six_questions_through_a_ledger():
             ledger.sum(table, noise, column="x", lower=0, upper=10, label="spent", **by),
             ledger.mean(table, noise, column="x", lower=0, upper=10, label="mean", **by),
             ledger.histogram(table, noise, column="x", edges=[0, 5, 10], label="bins", **by),
-            ledger.quantile(table, choice, column="x", share=0.5, candidates=np.linspace(0, 10, 101), label="median", **by),
-            ledger.top(table, top, column="shop", candidates=["N", "S", "W"], rows_per_person=1, person=None, label="top"),
+            ledger.quantile(
+                table, choice, column="x", share=0.5, candidates=np.linspace(0, 10, 101), label="median", **by
+            ),
+            ledger.top(
+                table, top, column="shop", candidates=["N", "S", "W"], rows_per_person=1, person=None, label="top"
+            ),
         ]
         assert ledger.spent == plan  # groups cost nothing
         for again in (ledger.count, ledger.histogram):
@@ -521,7 +580,9 @@ def test_the_law_of_what_is_released(relation):
     found = np.concatenate([answer.value - 2 for answer in answers])
     assert stats.kstest(found, stats.norm(scale=3 * most).cdf).pvalue > 1e-8
     grid = np.array([1.0, 2.0, 5.0])
-    chosen = [ledger.quantile(table["x"], CHOICE, share=0.5, candidates=grid, rows_per_person=3).value for _ in range(draws)]
+    chosen = [
+        ledger.quantile(table["x"], CHOICE, share=0.5, candidates=grid, rows_per_person=3).value for _ in range(draws)
+    ]
     weights = np.exp(np.array([-1.0, 0.0, -1.0]) / 1.5)  # the median's rank is 2: 1 has ranks up to 1, 5 from 3 on
     expected = draws * weights / weights.sum()
     assert stats.chisquare([chosen.count(value) for value in grid], expected).pvalue > 1e-8
@@ -549,7 +610,9 @@ def test_what_is_refused():
     for match, attempt in {
         "rows_per_person = 0": lambda: bare.count(x, NOISES[0], rows_per_person=0),
         "rows_per_person = 1.5": lambda: bare.count(x, NOISES[0], rows_per_person=1.5),
-        "must be given together; which groups occur is private": lambda: bare.count(x, NOISES[0], rows_per_person=1, by=x),
+        "must be given together; which groups occur is private": lambda: bare.count(
+            x, NOISES[0], rows_per_person=1, by=x
+        ),
         "groups: must be a list": lambda: bare.count(x, NOISES[0], rows_per_person=1, by=x, groups="NS"),
         r"^groups: must be a list of at least one value, all of which are public$": lambda: bare.count(
             x, NOISES[0], rows_per_person=1, by=x, groups=[]
@@ -563,7 +626,9 @@ def test_what_is_refused():
             {"a": x, "b": x}, NOISES[0], rows_per_person=1, person=["a", "b"]
         ),
         "table: must be a data frame, .*, not <class 'int'>": lambda: bare.count(6000, NOISES[0], rows_per_person=1),
-        "table: must be a data frame, .*, not <class 'float'>": lambda: bare.count({"a": 1.0}, NOISES[0], rows_per_person=1),
+        "table: must be a data frame, .*, not <class 'float'>": lambda: bare.count(
+            {"a": 1.0}, NOISES[0], rows_per_person=1
+        ),
         "turn times into text": lambda: bare.count(
             x, NOISES[0], rows_per_person=1, by=np.zeros(5, "datetime64[D]"), groups=["1970-01-01"]
         ),
@@ -583,7 +648,9 @@ def test_what_is_refused():
         "must be a column of numbers": lambda: bare.sum(
             np.zeros(2, "datetime64[s]"), NOISES[0], lower=0, upper=1, rows_per_person=1
         ),
-        "must be whole numbers": lambda: bare.sum(x, pc.DiscreteGaussian(1.0, 1), lower=0, upper=0.5, rows_per_person=1),
+        "must be whole numbers": lambda: bare.sum(
+            x, pc.DiscreteGaussian(1.0, 1), lower=0, upper=0.5, rows_per_person=1
+        ),
         "edges: must be at least 2": lambda: bare.histogram(x, NOISES[0], edges=[1], rows_per_person=1),
         "ascending numbers": lambda: bare.histogram(x, NOISES[0], edges=[1, 1], rows_per_person=1),
         "candidates: must be": lambda: bare.quantile(x, CHOICE, share=0.5, candidates=[math.nan], rows_per_person=1),
@@ -618,7 +685,9 @@ def test_what_a_ledger_protects_does_not_change(tmp_path, first, later):
     with pc.Ledger(path, plan=plan) as ledger:
         asks = [
             lambda: ledger.sum(TABLE, noise, column="paid", lower=0, upper=3, rows_per_person=1, person=later),
-            lambda: ledger.quantile(TABLE, CHOICE, column="paid", share=0.5, candidates=[1, 2], rows_per_person=1, person=later),
+            lambda: ledger.quantile(
+                TABLE, CHOICE, column="paid", share=0.5, candidates=[1, 2], rows_per_person=1, person=later
+            ),
             lambda: ledger.top(
                 TABLE, pc.ExponentialMechanism(1.0), column="paid", candidates=[1, 2], rows_per_person=1, person=later
             ),
@@ -628,7 +697,9 @@ def test_what_a_ledger_protects_does_not_change(tmp_path, first, later):
         else:
             spent = ledger.spent
             for ask in asks:
-                with pytest.raises(pc.PrivcalcError, match=r"person = .*: this ledger's questions named persons by .*; "):
+                with pytest.raises(
+                    pc.PrivcalcError, match=r"person = .*: this ledger's questions named persons by .*; "
+                ):
                     ask()
             assert ledger.spent == spent
 
@@ -640,7 +711,9 @@ def test_certificates_say_whose_word_rows_per_person_is(tmp_path, person):
         ledger.count(TABLE, noise, rows_per_person=3, person=person)
     certificate = pc.certify(path, delta=1e-6)
     certificate.verify(path)
-    said = "assumed         rows_per_person: kept: no person has more than rows_per_person rows (person= was not given) "
+    said = (
+        "assumed         rows_per_person: kept: no person has more than rows_per_person rows (person= was not given) "
+    )
     assert (said in str(certificate)) == (person is None)
     both = pc.certify([certificate, certificate], delta=1e-6)
     both.verify()
@@ -666,7 +739,13 @@ def test_errors_show_no_values_of_a_column_that_was_given_as_a_public_list():
                 bare.count(city, NOISES[0], by=by, groups=groups, rows_per_person=1)
             assert "kuhlen" not in str(caught.value)
             assert caught.value.__cause__ is None
-    for edges in (city, ["Kleinkuhlen", 1], [Fraction(98765), Fraction(98764)], np.array([98765.0, 98764.0]), [98765, math.nan]):
+    for edges in (
+        city,
+        ["Kleinkuhlen", 1],
+        [Fraction(98765), Fraction(98764)],
+        np.array([98765.0, 98764.0]),
+        [98765, math.nan],
+    ):
         with pytest.raises(pc.PrivcalcError, match="edges: must be at least 2 ascending") as caught:
             bare.histogram(np.ones(3), NOISES[0], edges=edges, rows_per_person=1)
         assert "kuhlen" not in str(caught.value)
@@ -712,7 +791,9 @@ def said_of(ask):
 def test_columns_with_another_index_than_the_table_are_warned_of():
     """Rows go together by their places; pandas goes by the index."""
     pd = pytest.importorskip("pandas")
-    table = pd.DataFrame({"who": np.arange(60) // 3, "x": np.arange(60) % 7, "by": np.array(list("ab"))[np.arange(60) % 2]})
+    table = pd.DataFrame(
+        {"who": np.arange(60) // 3, "x": np.arange(60) % 7, "by": np.array(list("ab"))[np.arange(60) % 2]}
+    )
     noise, most = pc.Gaussian(10.0), {"rows_per_person": 3}
     turned = table.sample(frac=1, random_state=1)
     for wrong in (
@@ -746,7 +827,10 @@ def test_ids_that_rounding_makes_one_are_warned_of():
 
 
 def test_the_name_of_a_file_is_no_table():
-    with pc.Ledger(None, cap=pc.ZCDP(1.0)) as ledger, pytest.raises(pc.PrivcalcError, match=r"table = 'file\.csv': must be"):
+    with (
+        pc.Ledger(None, cap=pc.ZCDP(1.0)) as ledger,
+        pytest.raises(pc.PrivcalcError, match=r"table = 'file\.csv': must be"),
+    ):
         ledger.count("file.csv", pc.Gaussian(10.0), rows_per_person=1)
 
 
@@ -760,7 +844,9 @@ def test_whose_a_row_is_must_be_said_of_a_table_with_several_columns():
         lambda table, **who: bare.sum(table, NOISES[0], column="paid", lower=0, upper=5, **one, **who).value,
         lambda table, **who: bare.mean(table, NOISES[0], column="paid", lower=0, upper=5, **one, **who).value,
         lambda table, **who: bare.histogram(table, NOISES[0], column="paid", edges=[0, 5], **one, **who).value,
-        lambda table, **who: bare.quantile(table, CHOICE, column="paid", share=0.5, candidates=[1, 3], **one, **who).value,
+        lambda table, **who: (
+            bare.quantile(table, CHOICE, column="paid", share=0.5, candidates=[1, 3], **one, **who).value
+        ),
         lambda table, **who: bare.top(table, pc.TopK(1.0, 1), column="who", candidates=["a", "b"], **one, **who).value,
     ]
     for ask in asked:
@@ -792,7 +878,9 @@ def test_groups_and_sets_are_no_tables():
     pandas = pytest.importorskip("pandas")
     grouped = pandas.DataFrame({"day": [1, 1, 2], "who": ["a", "b", "c"]}).groupby("day")
     for wrong in (grouped, {1, 2, 3}, {"a": 1}.keys(), grouped["who"]):
-        with pytest.raises(pc.PrivcalcError, match="table: must be a data frame, a dictionary of columns, or a column, not"):
+        with pytest.raises(
+            pc.PrivcalcError, match="table: must be a data frame, a dictionary of columns, or a column, not"
+        ):
             Bare().count(wrong, NOISES[0], rows_per_person=1)
 
 
@@ -819,7 +907,10 @@ def test_blank_ids_are_nobody():
 def test_a_column_whose_texts_are_no_numbers_is_warned_of(texts):
     """Decimal commas and currencies: the sum was of no rows, nobody was told. One odd cell among others is missing."""
     one = {"lower": 0, "upper": 20, "rows_per_person": 1}
-    assert any("most of its texts are no numbers" in text for text in said_of(lambda ledger: ledger.sum(texts, NOISES[0], **one)))
+    assert any(
+        "most of its texts are no numbers" in text
+        for text in said_of(lambda ledger: ledger.sum(texts, NOISES[0], **one))
+    )
     assert not said_of(lambda ledger: ledger.sum(["3.50", "12", "x", None], NOISES[0], **one))
     assert not said_of(lambda ledger: ledger.sum([3.5, None, None, None], NOISES[0], **one))
 

@@ -154,7 +154,9 @@ def test_noise_is_enough() -> None:
     """z·(C + √d·g), in the ledger's own line too."""
     with pc.Ledger(None, plan=RUN) as ledger:
         stream = ledger.correlated(RUN, coordinates=10**4, clip_norm=0.3, error=0.0)
-        assert Fraction(stream._grid.scale) >= Fraction(1.5) * (Fraction(0.3) + 100 * Fraction(2) ** stream._grid.exponent)
+        assert Fraction(stream._grid.scale) >= Fraction(1.5) * (
+            Fraction(0.3) + 100 * Fraction(2) ** stream._grid.exponent
+        )
         assert stream._grid.scale < 0.45 * (1 + 2.0**-10)
         for _ in range(6):
             stream.release(np.zeros(10**4))
@@ -316,13 +318,19 @@ def test_who_vouches_for_turns() -> None:
         certificate = pc.certify(ledger, delta=1e-6)
         [found] = [entry for entry in certificate.document["assumptions"]["needed"] if entry["name"] == "sampling"]
         assert found == {"name": "sampling", "value": "in turns", "by": by, "page": "correlated.md"}
-        assert ("sampling: in turns: each" if by == "ledger" else "sampling: NOT SAID, taken to be in turns") in str(certificate)
+        assert ("sampling: in turns: each" if by == "ledger" else "sampling: NOT SAID, taken to be in turns") in str(
+            certificate
+        )
         certificate.verify(ledger)
     before = pc.certify(pc.Ledger(None, plan=RUN), delta=1e-6).document["assumptions"]["needed"]
-    assert [entry["by"] for entry in before if entry["name"] == "sampling"] == ["nobody"]  # nor will it ever be the ledger's
+    assert [entry["by"] for entry in before if entry["name"] == "sampling"] == [
+        "nobody"
+    ]  # nor will it ever be the ledger's
     said = pc.Assumptions(sampling="in turns")
     [found] = [
-        e for e in pc.certify(RUN, delta=1e-6, assumptions=said).document["assumptions"]["needed"] if e["name"] == "sampling"
+        e
+        for e in pc.certify(RUN, delta=1e-6, assumptions=said).document["assumptions"]["needed"]
+        if e["name"] == "sampling"
     ]
     assert found["by"] == "caller"
 
@@ -375,7 +383,9 @@ def test_buffers_are_what_a_stream_holds() -> None:
         step = Fraction(2) ** stream._grid.exponent
         most = sensitivity(run.strategy, run.participation)[1]
         # ‖(exact rows moved) + (what is rounded)‖ ≤ s(C + √d·g) + √(Td)(1 + Σ a·min(T, 1/(1 − λ)))·2⁻²⁰g
-        rounded = 1 + sum(a * min(10_000, 1 / (1 - d)) for a, d in zip(run.strategy.scales, run.strategy.decays, strict=True))
+        rounded = 1 + sum(
+            a * min(10_000, 1 / (1 - d)) for a, d in zip(run.strategy.scales, run.strategy.decays, strict=True)
+        )
         moved = most * (1 + math.sqrt(1000) * step) + math.sqrt(10_000 * 1000) * rounded * 2.0**-20 * step
         assert stream._grid.scale * most >= 1.5 * moved
         assert stream._grid.scale < 1.5 * (1 + 2.0**-10)

@@ -47,7 +47,9 @@ def worst(p: dict, q: dict, epsilon: float) -> float:
 VALUES = st.lists(st.floats(-3, 3), min_size=1, max_size=4)
 
 
-@given(VALUES, st.data(), st.sampled_from([0.7, 1.5, 3.0]), st.sampled_from([0.7, 2.0]), st.integers(1, 2), st.booleans())
+@given(
+    VALUES, st.data(), st.sampled_from([0.7, 1.5, 3.0]), st.sampled_from([0.7, 2.0]), st.integers(1, 2), st.booleans()
+)
 @settings(max_examples=25 if SLOW else 12, deadline=None)
 def test_no_neighbours_are_worse(values, data, one, two, answers, monotone):
     moves = [data.draw(st.sampled_from([0.0, 1.0]) if monotone else st.sampled_from([-1.0, 1.0])) for _ in values]
@@ -108,7 +110,14 @@ def test_pure_epsilon_is_approached():
     ("one", "two"),
     [
         *((1.0, 3.0), (3.0, 1.0), (2.0, 2.0), (2.0, 2.0001), (2.0, 2.001), (1e-3, 1.0), (50.0, 1e4)),
-        *((0.016, 0.0159968), (0.02, 0.020004), (0.0139, 0.004633333333333333), (1e-3, 1e-3), (1e-100, 1e100), (1e100, 1e-100)),
+        *(
+            (0.016, 0.0159968),
+            (0.02, 0.020004),
+            (0.0139, 0.004633333333333333),
+            (1e-3, 1e-3),
+            (1e-100, 1e100),
+            (1e100, 1e-100),
+        ),
     ],
 )
 def test_the_lower_end_is_one_question(one, two):
@@ -174,7 +183,9 @@ def test_normal_noise_has_no_guarantee():
         assert gaps[2] < 0.13
     for a, epsilon in itertools.product((-1.5, -0.7, 0.0, 0.7), (2.0, 2.5, 3.0)):
         p, q, _ = both_streams(stats.laplace.logsf, 1.0, 30.0, a, a + 1.5, 1.0)
-        assert p - math.exp(epsilon) * q <= pc.Gaussian(1.0).delta(epsilon=epsilon - 2).upper  # the normal threshold alone
+        assert (
+            p - math.exp(epsilon) * q <= pc.Gaussian(1.0).delta(epsilon=epsilon - 2).upper
+        )  # the normal threshold alone
 
 
 @pytest.mark.parametrize("relation", list(pc.Relation))
@@ -285,7 +296,12 @@ def test_counts_beyond_doubles_move_by_no_more(kind):
     gate._noise.laplace = lambda size, scale: np.zeros(size, dtype=np.int64)
     gate._threshold, gate._left = 0, 100
     count = 2**62 + 2**9  # halfway between two doubles, to the even one of which it would be rounded
-    assert [gate.ask(kind(count + more), threshold=2**62 + 1024) for more in (0, 1, 511, 512)] == [False, False, False, True]
+    assert [gate.ask(kind(count + more), threshold=2**62 + 1024) for more in (0, 1, 511, 512)] == [
+        False,
+        False,
+        False,
+        True,
+    ]
 
 
 @given(st.floats(1e-3, 1e3), st.floats(-1e6, 1e6), st.floats(0, 1))

@@ -157,7 +157,9 @@ def test_moments_with_a_coarse_rule(monkeypatch: pytest.MonkeyPatch) -> None:
     assert worst >= 1e-8
 
 
-@pytest.mark.parametrize(("name", "value", "least"), [("DIGITS", 54.0, 0.0), ("DIGITS", 1.0, 1e-9), ("REACH", 3.0, 1e-9)])
+@pytest.mark.parametrize(
+    ("name", "value", "least"), [("DIGITS", 54.0, 0.0), ("DIGITS", 1.0, 1e-9), ("REACH", 3.0, 1e-9)]
+)
 def test_one_lognormal_on_a_ray(monkeypatch: pytest.MonkeyPatch, name: str, value: float, least: float) -> None:
     """log E e^{−sr} by a fine rule on the real line; with few digits, or a short rule, it is off by what is said."""
     monkeypatch.setattr(lognormal, name, value)

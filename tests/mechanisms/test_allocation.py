@@ -84,7 +84,9 @@ def test_three_slots() -> None:
             return 0.0
         end = (math.log(level) + 0.5 * mu * mu) / mu
         return float(
-            quad(lambda x: norm.pdf(x) * float(last(level - math.exp(mu * x - 0.5 * mu * mu))), -13, end, epsrel=1e-8)[0]
+            quad(lambda x: norm.pdf(x) * float(last(level - math.exp(mu * x - 0.5 * mu * mu))), -13, end, epsrel=1e-8)[
+                0
+            ]
         )
 
     def last(level: float) -> float:
@@ -93,7 +95,9 @@ def test_three_slots() -> None:
         d = (math.log(level) + 0.5 * mu * mu) / mu
         return float(level * norm.cdf(d) - norm.cdf(d - mu))
 
-    truth = quad(lambda x: norm.pdf(x) * put(k - math.exp(mu * x - 0.5)), -10, math.log(k) + 0.5, epsrel=1e-6, limit=50)[0]
+    truth = quad(
+        lambda x: norm.pdf(x) * put(k - math.exp(mu * x - 0.5)), -10, math.log(k) + 0.5, epsrel=1e-6, limit=50
+    )[0]
     found = LognormalSum(mu, 3).deviations(np.array([k - 3]))
     assert abs(found.value[0] - (truth - (k - 3))) <= found.error[0] + 1e-5
 
@@ -154,7 +158,9 @@ def test_transform(mu: float, c: float, u: float) -> None:
     size = float(np.sum(np.exp(-0.5 * x * x - c * r))) * (x[1] - x[0]) / math.sqrt(2 * math.pi)
     if error[0] < 1:
         assert abs(np.exp(found[0]) - truth) <= abs(truth) * math.expm1(error[0]) * 1.01 + 1e-10 * size
-    assert math.log(abs(truth) + 1e-300) <= law.log_decay(c, np.array([0.5 * u, u]))[1] + 1e-9 or abs(truth) < 1e-11 * size
+    assert (
+        math.log(abs(truth) + 1e-300) <= law.log_decay(c, np.array([0.5 * u, u]))[1] + 1e-9 or abs(truth) < 1e-11 * size
+    )
 
 
 def test_what_others_published() -> None:
@@ -207,7 +213,9 @@ def test_a_merged_pair_and_its_leak_enclose_the_pair() -> None:
     cut = allocation(1.0, 10_000).forward.among
     merged = cut.pair  # type: ignore[attr-defined]
     assert isinstance(merged, MergedPair)
-    epsilon = np.array([0.0, 0.1, 1.0, merged.end * 0.999, merged.end, merged.end + 1e-3, merged.max_loss, 2 * merged.end])
+    epsilon = np.array(
+        [0.0, 0.1, 1.0, merged.end * 0.999, merged.end, merged.end + 1e-3, merged.max_loss, 2 * merged.end]
+    )
     truth, below = merged.of.profile(epsilon), merged.profile(epsilon)
     assert np.all(below.delta - below.error <= truth.delta + truth.error)
     above = cut.leak + (1 - cut.leak) * (below.delta + below.error)  # type: ignore[attr-defined]
@@ -215,7 +223,9 @@ def test_a_merged_pair_and_its_leak_enclose_the_pair() -> None:
     assert cut.leak <= 1e-12  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("mu", [pytest.param(0.3, marks=pytest.mark.slow), 1.0, pytest.param(8.0, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "mu", [pytest.param(0.3, marks=pytest.mark.slow), 1.0, pytest.param(8.0, marks=pytest.mark.slow)]
+)
 def test_two_slots_between_laws_on_a_grid(mu: float) -> None:
     """E(S − K)_+ of the merged and of the spread law enclose the integral; means are kept."""
     merged, spread = between(mu, 2, 500)
@@ -224,7 +234,8 @@ def test_two_slots_between_laws_on_a_grid(mu: float) -> None:
         assert float(law.masses.sum()) == pytest.approx(1.0, rel=1e-11)
     for k in (-1.0, 0.5, 1e3):
         low, high = (
-            float((np.maximum(np.sign(k) * (np.exp(law.logs) - 2 - k), 0) * law.masses).sum()) for law in (merged, spread)
+            float((np.maximum(np.sign(k) * (np.exp(law.logs) - 2 - k), 0) * law.masses).sum())
+            for law in (merged, spread)
         )
         with mp.workdps(30):
             truth = float(two(k, mu))
@@ -277,7 +288,8 @@ def test_more_steps_and_fewer_epochs_cost_less() -> None:
 
 
 @pytest.mark.parametrize(
-    ("noise", "steps", "uses"), quick([(0.3, 2, 1), (0.3, 100, 1000), (0.7, 4, 10), (0.1, 50, 2), (1.0, 2, 1)], 0, 1, 3, 4)
+    ("noise", "steps", "uses"),
+    quick([(0.3, 2, 1), (0.3, 100, 1000), (0.7, 4, 10), (0.1, 50, 2), (1.0, 2, 1)], 0, 1, 3, 4),
 )
 def test_few_slots_and_little_noise(noise: float, steps: int, uses: int) -> None:
     """Where the inversion has too many nodes or too few digits; the largest coordinate alone tells nearly as much."""
@@ -375,7 +387,9 @@ def test_several_steps(steps: int, choices: int, width: float) -> None:
     published = (pc.RandomAllocation(pc.Gaussian(1.0), steps=steps // choices) * choices).epsilon(delta=1e-6)
     assert found.upper <= published.upper * (1 + 1e-6)
     assert found.lower <= published.upper
-    assert pc.RandomAllocation(pc.Gaussian(1.0), steps=steps, choices=choices - 1).epsilon(delta=1e-6).lower < found.lower
+    assert (
+        pc.RandomAllocation(pc.Gaussian(1.0), steps=steps, choices=choices - 1).epsilon(delta=1e-6).lower < found.lower
+    )
     twice = (run * 2 + pc.Gaussian(5.0)).epsilon(delta=1e-6)
     assert found.upper < twice.lower <= twice.upper < 2.5 * found.upper
 
@@ -479,7 +493,9 @@ def test_wrong_mechanisms() -> None:
         pc.RandomAllocation(pc.PoissonSampled(pc.Gaussian(1.0), 0.1), steps=3)
 
 
-@pytest.mark.parametrize(("steps", "epochs", "noise"), [(4, 2, 1.0), (3, 1, 1.0), (1, 3, 3.0), (7, 5, 0.7), (2, 3, 3.0)])
+@pytest.mark.parametrize(
+    ("steps", "epochs", "noise"), [(4, 2, 1.0), (3, 1, 1.0), (1, 3, 3.0), (7, 5, 0.7), (2, 3, 3.0)]
+)
 def test_a_record_in_all_steps_is_the_root_of_their_number(steps, epochs, noise):
     """√choices was rounded up, and said to be attained."""
     found = pc.RandomAllocation(pc.Gaussian(noise), steps, epochs=epochs, choices=steps).gdp_mu()

@@ -83,7 +83,9 @@ def test_every_line_of_the_grid(a: float, count: int, m: int) -> None:
     """From one choice's profile on, all offsets of a grid, without search: within a coarse and a fine game's bounds."""
     h, size = a / m, count * m
     x = np.asarray(h * np.arange(-size - m, size + m + 1), dtype=np.float64)
-    value = np.where(np.abs(x) < a, np.expm1(np.minimum(x - a, 0) / 2) ** 2 / -np.expm1(-a), np.maximum(-np.expm1(x), 0.0))
+    value = np.where(
+        np.abs(x) < a, np.expm1(np.minimum(x - a, 0) / 2) ** 2 / -np.expm1(-a), np.maximum(-np.expm1(x), 0.0)
+    )
     for _ in range(count - 1):
         best = value.copy()
         for t in range(m + 1):
@@ -114,7 +116,9 @@ def test_where_the_value_rounds_to_one(a: float, count: int, m: int) -> None:
         least = missing.copy()
         for t in range(m + 1):
             p = math.expm1(h * t - a) / math.expm1(-a)
-            least[m:-m] = np.minimum(least[m:-m], p * missing[m - t : -m - t] + (1 - p) * missing[2 * m - t : x.size - t])
+            least[m:-m] = np.minimum(
+                least[m:-m], p * missing[m - t : -m - t] + (1 - p) * missing[2 * m - t : x.size - t]
+            )
         missing, found = least, position.play(found)
     origin, rounding = size + m, (count + 1) * (32 + 8 * a) * 2.0**-53
     near, far = missing[origin : origin + found.missing.size], missing[origin : origin + found.upper.size]
@@ -350,7 +354,9 @@ def test_several_ranges() -> None:
     assert found.upper - found.lower <= 1e-6 * found.upper
 
 
-def every_order(ranges: tuple[int, ...], counts: tuple[int, ...], h: float) -> tuple[np.ndarray, dict[tuple[int, ...], tuple]]:
+def every_order(
+    ranges: tuple[int, ...], counts: tuple[int, ...], h: float
+) -> tuple[np.ndarray, dict[tuple[int, ...], tuple]]:
     """V on a grid where all ranges are multiples of h, with every offset and every next range; and the best of both."""
     size = sum(m * n for m, n in zip(ranges, counts, strict=True)) + max(ranges)
     x = h * np.arange(-size, size + 1)
@@ -367,7 +373,11 @@ def every_order(ranges: tuple[int, ...], counts: tuple[int, ...], h: float) -> t
                 here = np.full(x.size, -1.0)
                 here[m:-m] = p * rest[m - t : x.size - m - t] + (1 - p) * rest[2 * m - t : x.size - t]
                 better = here > value * (1 + 1e-12)
-                value, which, best = np.where(better, here, value), np.where(better, i, which), np.where(better, t, best)
+                value, which, best = (
+                    np.where(better, here, value),
+                    np.where(better, i, which),
+                    np.where(better, t, best),
+                )
         tables[n] = value, which, best
     return x, tables
 

@@ -1,7 +1,7 @@
 """Adaptive choices among two to four candidates, in up to four rounds: every adversary of a menu, by all outcomes.
 
-The exponential mechanism draws candidate i with a probability ∝ w_i e^{a·s_i}: w_i from what is public, so that whoever asks may
-set it after each reply, and s_i ∈ [0, 1] what the one record adds to its score.
+The exponential mechanism draws candidate i with a probability ∝ w_i e^{a·s_i}: w_i from what is public, so that whoever
+asks may set it after each reply, and s_i ∈ [0, 1] what the one record adds to its score.
 """
 
 from __future__ import annotations

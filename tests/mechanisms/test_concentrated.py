@@ -149,7 +149,9 @@ def test_moments_by_short_logarithms(monkeypatch: pytest.MonkeyPatch) -> None:
         assert 100 * before.error <= wrong <= found.error <= 2 * abs(truth)
 
 
-@pytest.mark.parametrize(("mu", "order", "tilt", "side"), [(0.02, 60.0, 0, 0), (0.02, -60.0, 0, 1), (0.02, -60.0, -14, 0)])
+@pytest.mark.parametrize(
+    ("mu", "order", "tilt", "side"), [(0.02, 60.0, 0, 0), (0.02, -60.0, 0, 1), (0.02, -60.0, -14, 0)]
+)
 def test_what_is_outside_a_window(mu: float, order: float, tilt: int, side: int) -> None:
     """E r^p there, by normal tails: on the right, and on the left; where no tilt is strong enough, nothing is said."""
     law = Concentrated(mu, 1, -300.0)
@@ -176,7 +178,9 @@ def one(mu: float, order: float, v: float) -> tuple[complex, float, float]:
 @pytest.mark.parametrize("mu", [0.001, 0.012, 0.035])
 def test_one_slot(mu: float) -> None:
     """E r^p = e^{p(p − 1)μ²/2}."""
-    for order, v in itertools.product((1.0, 1 + 0.3 / mu, 1 + 4 / mu, -0.2 / mu, -2 / mu), (0.0, 0.1 / mu, 3 / mu, 7 / mu)):
+    for order, v in itertools.product(
+        (1.0, 1 + 0.3 / mu, 1 + 4 / mu, -0.2 / mu, -2 / mu), (0.0, 0.1 / mu, 3 / mu, 7 / mu)
+    ):
         _, wrong, error = one(mu, order, v)
         assert wrong <= error
         assert error <= 1e-6 or mu > 0.03
@@ -242,7 +246,8 @@ def test_with_and_without_what_fades() -> None:
             ratio = found.values / found.values[0].real
             ratio = np.conj(ratio) if add else ratio
             assert np.all(
-                np.abs(ratio - np.exp(truth.log_m)) <= 2 * found.error / found.values[0].real + np.expm1(truth.slack) + 1e-9
+                np.abs(ratio - np.exp(truth.log_m))
+                <= 2 * found.error / found.values[0].real + np.expm1(truth.slack) + 1e-9
             )
 
 

@@ -39,7 +39,10 @@ ALL = pc.ADD_OR_REMOVE_ONE, pc.ZERO_OUT, pc.REPLACE_ONE
 def allowed(steps: int, participation: MinSeparation | FixedOrder) -> list[tuple[int, ...]]:
     """Every set of steps that the participation allows, from its words."""
     if isinstance(participation, FixedOrder):
-        return [tuple(t for t in range(steps) if t % participation.epoch == at) for at in range(min(participation.epoch, steps))]
+        return [
+            tuple(t for t in range(steps) if t % participation.epoch == at)
+            for at in range(min(participation.epoch, steps))
+        ]
     most, apart = participation.most or steps, participation.separation
     return [
         pattern
@@ -162,7 +165,9 @@ def test_every_pattern_of_twelve_steps(kind: str) -> None:
     columns = np.sqrt((strategy.matrix() ** 2).sum(axis=0))
     for classes in range(strategy.bands, 13):  # no row has two turns of a record: the worst column of each turn
         turns = [t.high for t in turns_of(strategy, CyclicPoisson(classes, 0.5)) for _ in range(t.uses)]
-        assert sorted(turns) == pytest.approx(sorted(columns[at : at + classes].max() for at in range(0, 12, classes)), rel=1e-12)
+        assert sorted(turns) == pytest.approx(
+            sorted(columns[at : at + classes].max() for at in range(0, 12, classes)), rel=1e-12
+        )
         bins = bins_of(strategy, BallsInBins(classes))
         whole = [np.linalg.norm(strategy.matrix()[:, at::classes].sum(axis=1)) for at in range(classes)]
         assert (bins.low, bins.high) == pytest.approx((min(whole), max(whole)), rel=1e-12)
@@ -206,7 +211,9 @@ def test_coefficients_in_many_digits() -> None:
             (SquareRoot(3000), lambda i: mp.binomial(2 * i, i) / mpf(4) ** i),
             (
                 BLT([0.25, 0.5, 0.2], [0.999, 0.7, 0.0], 3000),
-                lambda i: mpf(i == 0) or sum(mpf(s) * mpf(d) ** (i - 1) for s, d in ((0.25, 0.999), (0.5, 0.7), (0.2, 0.0))),
+                lambda i: (
+                    mpf(i == 0) or sum(mpf(s) * mpf(d) ** (i - 1) for s, d in ((0.25, 0.999), (0.5, 0.7), (0.2, 0.0)))
+                ),
             ),
         ):
             found = strategy.falling
@@ -231,7 +238,10 @@ def test_one_use_is_gaussian(relation: pc.Relation) -> None:
     low, high = sensitivity(strategy, participation)
     run = pc.CorrelatedGaussian(5.0, strategy, participation)
     moves = 2 if relation is pc.REPLACE_ONE else 1
-    for found, at in ((run.epsilon(delta=1e-6, relation=relation), 1), ((run * 3).epsilon(delta=1e-6, relation=relation), 3)):
+    for found, at in (
+        (run.epsilon(delta=1e-6, relation=relation), 1),
+        ((run * 3).epsilon(delta=1e-6, relation=relation), 3),
+    ):
         for s in (low, high):
             one = (pc.Gaussian(5.0 / (s * moves)) * at).epsilon(delta=1e-6)
             assert found.lower <= one.upper
@@ -268,7 +278,9 @@ def test_cyclic_poisson(relation: pc.Relation) -> None:
     assert sum(n for _, n in more.simpler().entries) == 250
     every = pc.CorrelatedGaussian(1.25, Toeplitz([1.0, 0.75], 6), CyclicPoisson(2, 1.0))
     assert every.epsilon(delta=1e-6, relation=relation).upper == pytest.approx(
-        pc.CorrelatedGaussian(1.25, Toeplitz([1.0, 0.75], 6), FixedOrder(2)).epsilon(delta=1e-6, relation=relation).upper,
+        pc.CorrelatedGaussian(1.25, Toeplitz([1.0, 0.75], 6), FixedOrder(2))
+        .epsilon(delta=1e-6, relation=relation)
+        .upper,
         rel=1e-9,
     )
 
@@ -278,7 +290,9 @@ def test_lower_ends_are_those_of_one_class() -> None:
     matrix = np.diag([1.0, 2.0, 2.0, 1.0])
     found = pc.CorrelatedGaussian(1.0, Dense(matrix), CyclicPoisson(2, 0.3)).epsilon(delta=1e-6)
     one, both = (
-        pc.Run(tuple((pc.PoissonSampled(pc.Gaussian(1 / norm), 0.3), count) for norm, count in norms)).epsilon(delta=1e-6)
+        pc.Run(tuple((pc.PoissonSampled(pc.Gaussian(1 / norm), 0.3), count) for norm, count in norms)).epsilon(
+            delta=1e-6
+        )
         for norms in (((1.0, 1), (2.0, 1)), ((2.0, 2),))
     )
     assert found.lower == pytest.approx(one.lower, rel=1e-9)
@@ -395,7 +409,9 @@ def test_written_down_and_certified() -> None:
     with pytest.raises(pc.PrivcalcError, match="must be a mechanism, not a part of one"):
         mechanism_from_json({"kind": "Tree", "steps": 3})
     with pytest.raises(pc.PrivcalcError, match="strategy"):
-        mechanism_from_json({"kind": "CorrelatedGaussian", "noise_multiplier": 1.0, "strategy": 3, "participation": None})
+        mechanism_from_json(
+            {"kind": "CorrelatedGaussian", "noise_multiplier": 1.0, "strategy": 3, "participation": None}
+        )
     found = certify(pc.CorrelatedGaussian(3.0, Toeplitz([1, 0.5], 9), MinSeparation(3)), delta=1e-6)
     found.verify()
 

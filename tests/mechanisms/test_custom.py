@@ -72,7 +72,14 @@ def test_randomised_response_as_probabilities() -> None:
 
 @pytest.mark.parametrize(
     ("p", "q"),
-    [([0.5, 0.5], [1.0]), ([0.5, 0.6], [0.5, 0.5]), ([1.5, -0.5], [0.5, 0.5]), ([1.0, 0.0], [0.0, 1.0]), ([], []), ("ab", [1.0])],
+    [
+        ([0.5, 0.5], [1.0]),
+        ([0.5, 0.6], [0.5, 0.5]),
+        ([1.5, -0.5], [0.5, 0.5]),
+        ([1.0, 0.0], [0.0, 1.0]),
+        ([], []),
+        ("ab", [1.0]),
+    ],
 )
 def test_broken_probabilities(p: list[float], q: list[float]) -> None:
     with pytest.raises(pc.PrivcalcError):
@@ -176,7 +183,9 @@ def test_a_profile_leaves_the_lower_end_of_the_rest() -> None:
     rest = pc.Gaussian(2.0) * 3
     assert (profile * 2 + rest).epsilon(delta=1e-5).lower == rest.epsilon(delta=1e-5).lower > 0
     batch = pc.FixedSizeSampled(
-        CustomMechanism.from_profile(lambda e: np.maximum(-np.expm1((e - 1) / 2), 0), max_loss=1.0, relation=pc.REPLACE_ONE),
+        CustomMechanism.from_profile(
+            lambda e: np.maximum(-np.expm1((e - 1) / 2), 0), max_loss=1.0, relation=pc.REPLACE_ONE
+        ),
         1,
         10,
     )
@@ -239,7 +248,8 @@ def test_nearly_all_of_one_law_is_where_the_other_is_not(common: float) -> None:
         for epsilon in (0.0, 1.0, 30.0):
             low, high = pair.bounds(epsilon)
             assert low <= 1 - q + max(q - mp.exp(epsilon), 0) <= high
-    # Half of the outcomes that only Q has are left to the sample, of which a test that rejects for the other one misses 1 − α.
+    # Half of the outcomes that only Q has are left to the sample,
+    # of which a test that rejects for the other one misses 1 − α.
     answer = pc.PoissonSampled(one, 0.5).beta(alpha=0.1)
     assert 0.45 - 1e-6 <= answer.lower <= 0.45 * (1 + 1e-12) <= answer.upper * (1 + 2e-12)
 
@@ -273,7 +283,9 @@ def test_an_atom_of_more_mass_than_all_beyond_it(p: list[float], q: list[float])
     laws = [[mp.mpf(x) / mp.fsum(map(mp.mpf, law)) for x in law] for law in (p, q)]
 
     def truth(epsilon: float) -> mp.mpf:
-        return max(mp.fsum(max(x - mp.exp(epsilon) * y, 0) for x, y in zip(a, b, strict=True)) for a, b in (laws, laws[::-1]))
+        return max(
+            mp.fsum(max(x - mp.exp(epsilon) * y, 0) for x, y in zip(a, b, strict=True)) for a, b in (laws, laws[::-1])
+        )
 
     mechanism = CustomMechanism.from_probabilities(p, q)
     for loss in (0.0, *(abs(math.log(x / y)) for x, y in zip(p, q, strict=True))):

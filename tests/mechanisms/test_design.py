@@ -35,7 +35,9 @@ def written_out(strategy: Strategy, participation: MinSeparation | FixedOrder, l
     steps = strategy.columns
     a = np.array([[load[r - t] if r >= t else 0.0 for t in range(steps)] for r in range(steps)])
     rows = (np.linalg.solve(strategy.matrix().T, a.T).T ** 2).sum(axis=1)
-    return sensitivity(Dense(strategy.matrix()), participation)[1] * math.sqrt(rows.mean() if kind == "mean" else rows.max())
+    return sensitivity(Dense(strategy.matrix()), participation)[1] * math.sqrt(
+        rows.mean() if kind == "mean" else rows.max()
+    )
 
 
 UNEVEN = Dense(SquareRoot(60).matrix() * np.linspace(1.0, 2.0, 60))
@@ -90,7 +92,9 @@ def test_bands_whose_columns_differ_by_another_search(load: np.ndarray | None) -
 
     def at(x: np.ndarray) -> float:
         matrix = np.diag(x[:6]) + np.diag(x[6:], -1)
-        return written_out(Dense(matrix / np.linalg.norm(matrix, axis=0)), order, np.ones(6) if load is None else load, "mean")
+        return written_out(
+            Dense(matrix / np.linalg.norm(matrix, axis=0)), order, np.ones(6) if load is None else load, "mean"
+        )
 
     start = np.array([1.0] * 6 + [0.5] * 5)
     scan = minimize(at, start, method="Nelder-Mead", options={"maxiter": 2500, "xatol": 1e-7, "fatol": 1e-9})

@@ -37,7 +37,9 @@ def delta_of(sigma: float, shift: int, epsilon: float) -> mpf:
         cut = mpf(epsilon) * two / (2 * shift) + mpf(shift) / 2
         start = int(mp.floor(cut)) + 1
         stop = max(start, shift) + int(50 * sigma) + 50
-        terms = (mp.exp(-(mpf(x - shift) ** 2) / two) - mp.exp(mpf(epsilon) - mpf(x) ** 2 / two) for x in range(start, stop))
+        terms = (
+            mp.exp(-(mpf(x - shift) ** 2) / two) - mp.exp(mpf(epsilon) - mpf(x) ** 2 / two) for x in range(start, stop)
+        )
         return mp.fsum(terms) / theta(sigma)
 
 
@@ -46,7 +48,9 @@ def delta_of(sigma: float, shift: int, epsilon: float) -> mpf:
 def test_profile(sigma: float, shift: int) -> None:
     pair = DiscreteGaussianPair(sigma, shift)
     mu = shift / sigma
-    losses = np.array([0.0, 1e-12, 1e-3, 1.0, 50.0, 600.0, *(max(mu * mu / 2 + k * mu, 0.0) for k in (-2, 0, 1, 3, 8, 20, 36))])
+    losses = np.array(
+        [0.0, 1e-12, 1e-3, 1.0, 50.0, 600.0, *(max(mu * mu / 2 + k * mu, 0.0) for k in (-2, 0, 1, 3, 8, 20, 36))]
+    )
     delta, tail, error = pair.profile(losses)
     for e, d, slope, err in zip(losses, delta, tail, error, strict=True):
         truth = delta_of(sigma, shift, float(e))
@@ -119,7 +123,8 @@ def test_many_uses_of_wide_noise(sigma: float, shift: int, count: int) -> None:
     found = (DiscreteGaussian(sigma / shift, shift) * count).epsilon(delta=1e-6)
     assert found.upper - found.lower <= 1e-9 * found.upper
     mean, wide = shift * count, mpf(sigma) * mp.sqrt(count)
-    # Of so wide a noise sums are integrals: the Gaussian mechanism with half a step of continuity at each end, to a few digits.
+    # Of so wide a noise sums are integrals: the Gaussian mechanism with half a step of continuity at each end,
+    # to a few digits.
     assert abs(found.upper / Gaussian(float(wide / mean)).epsilon(delta=1e-6).upper - 1) < 2 / float(wide)
 
 
@@ -144,7 +149,8 @@ def test_enumerated_databases(sensitivity: int, relation: Relation) -> None:
             return mp.exp(-(mpf(x) ** 2) / (2 * mpf(sigma) ** 2)) / total
 
         found = [
-            mp.fsum(max(mass(x - s) - mp.exp(mpf(e)) * mass(x), mpf(0)) for x in range(-60, 120)) for s in sorted(shifts, key=abs)
+            mp.fsum(max(mass(x - s) - mp.exp(mpf(e)) * mass(x), mpf(0)) for x in range(-60, 120))
+            for s in sorted(shifts, key=abs)
         ]
     assert max(found) <= delta[0] + error[0]
     assert abs(max(found) - float(delta[0])) <= 1e-14
@@ -256,7 +262,20 @@ def test_several_coordinates(sigma: float, shifts: tuple[int, ...], norm: int, b
     assert any(beaten) != bounded
 
 
-VECTORS = [(1,), (1, 1), (1, -1, 1), (2, 1), (1,) * 4, (2,), (2, 2, -1), (1,) * 9, (3, 1), (1,) * 12, (5, 1), (3, 3, 2, 1)]
+VECTORS = [
+    (1,),
+    (1, 1),
+    (1, -1, 1),
+    (2, 1),
+    (1,) * 4,
+    (2,),
+    (2, 2, -1),
+    (1,) * 9,
+    (3, 1),
+    (1,) * 12,
+    (5, 1),
+    (3, 3, 2, 1),
+]
 LEVELS = (0.0, 0.3, 1.0, 2.0, 4.0, 7.0, 11.0)
 
 
@@ -344,7 +363,9 @@ def test_vectors_are_described() -> None:
 def test_sampled_vectors(relation: Relation) -> None:
     """A step that draws a record of ones with probability q, by enumeration; under replace-one against minus ones."""
     sigma, q, size = 0.8, 0.3, 3
-    step = PoissonSampled(DiscreteGaussian(sigma / math.sqrt(size) / (1 + 1e-15), math.sqrt(size) * (1 + 1e-15), norm=2), q)
+    step = PoissonSampled(
+        DiscreteGaussian(sigma / math.sqrt(size) / (1 + 1e-15), math.sqrt(size) * (1 + 1e-15), norm=2), q
+    )
     y = np.arange(-12, 13)
 
     def law(shift: int) -> np.ndarray:
@@ -418,8 +439,11 @@ def test_the_wide_noise_of_many_ends_the_contour() -> None:
     found = run.epsilon(delta=1e-10)
     assert found.route == "contour"
     assert found.upper - found.lower < 1e-8 * found.lower
-    # Sums of so many lattices are all but normal: by Poisson summation the laws differ by less than e^{−2π²σ²}, σ ≥ 1.37.
-    assert found.lower - 1e-8 <= (Gaussian(1 / math.sqrt(2 * 2.56)) * 1).epsilon(delta=1e-10).upper <= found.upper + 1e-8
+    # Sums of so many lattices are all but normal: by Poisson summation the laws differ by less than e^{−2π²σ²},
+    # σ ≥ 1.37.
+    assert (
+        found.lower - 1e-8 <= (Gaussian(1 / math.sqrt(2 * 2.56)) * 1).epsilon(delta=1e-10).upper <= found.upper + 1e-8
+    )
 
 
 @pytest.mark.parametrize(("sigma", "count"), [(2.0, 10**7), (1000.0, 10**7), (6324.5, 10**7)])
@@ -509,7 +533,9 @@ def test_many_short_vectors() -> None:
 def test_opposite_records_of_two_cells() -> None:
     """Sampled: x moves two coordinates by 1, x' by −1; tests of the sum, written out."""
     sigma, rate, epsilon = 1.0, 0.25, 0.4
-    found = pc.PoissonSampled(pc.DiscreteGaussian(sigma / 1.5, 1.5, norm=2), rate).delta(epsilon=epsilon, relation=pc.REPLACE_ONE)
+    found = pc.PoissonSampled(pc.DiscreteGaussian(sigma / 1.5, 1.5, norm=2), rate).delta(
+        epsilon=epsilon, relation=pc.REPLACE_ONE
+    )
     y = np.arange(-16, 17)
     one = np.exp(-0.5 * (y / sigma) ** 2)
     null = np.multiply.outer(one, one) / one.sum() ** 2
@@ -524,7 +550,9 @@ def test_opposite_records_of_two_cells() -> None:
 def test_opposite_records_twice(sigma: float, cells: int) -> None:
     """Two uses, sampled: every pair of the two sums, written out."""
     rate, epsilon = 0.25, 0.7 / sigma
-    run = pc.PoissonSampled(pc.DiscreteGaussian(sigma / math.sqrt(cells + 0.1), math.sqrt(cells + 0.1), norm=2), rate) * 2
+    run = (
+        pc.PoissonSampled(pc.DiscreteGaussian(sigma / math.sqrt(cells + 0.1), math.sqrt(cells + 0.1), norm=2), rate) * 2
+    )
     found = run.delta(epsilon=epsilon, relation=pc.REPLACE_ONE)
     far = math.ceil(9 * sigma)
     y = np.arange(-far, far + 1)

@@ -113,7 +113,9 @@ def test_zcdp_and_gdp_of_members(a: float) -> None:
             for c in (1e-9, 1e-2, 1.0, 5.0, 1e4):
                 moment = mp.fsum(x * (x / y) ** mpf(c) for x, y in zip(p, q, strict=True))
                 assert mp.log(moment) <= pair.zcdp * mpf(c) * (c + 1)
-            quantile = [mp.findroot(lambda z, v=v: mp.ncdf(z) - v, mp.sqrt(2) * mp.erfinv(2 * v - 1)) for v in (p[0], q[0])]
+            quantile = [
+                mp.findroot(lambda z, v=v: mp.ncdf(z) - v, mp.sqrt(2) * mp.erfinv(2 * v - 1)) for v in (p[0], q[0])
+            ]
             needed = quantile[0] - quantile[1]
             assert needed <= mu
             if share == 0.5:
@@ -168,16 +170,24 @@ def test_rounding_of_the_transform_far_out() -> None:
             nodes, slack = part.log_nodes(c, step, 50)
             for k in range(50):
                 got = mp.exp(mp.mpc(complex(nodes[k])))
-                assert abs(got - moment(mp.mpc(c, float(k * step))) / moment(mpf(c))) <= abs(got) * mp.expm1(float(slack[k]))
+                assert abs(got - moment(mp.mpc(c, float(k * step))) / moment(mpf(c))) <= abs(got) * mp.expm1(
+                    float(slack[k])
+                )
 
 
 # --- the mechanism on small databases -------------------------------------------------------------
 
 
-def worst(epsilon: float, level: float, candidates: int, values: Sequence[float], relation: Relation) -> tuple[float, float]:
+def worst(
+    epsilon: float, level: float, candidates: int, values: Sequence[float], relation: Relation
+) -> tuple[float, float]:
     """δ(ε) and largest loss, all databases of up to two records, each moving candidates by Δ·(one of ``values``)."""
     records = list(itertools.product(values, repeat=candidates))
-    offsets = [(0.0,) * candidates, (0.0,) * (candidates - 1) + (0.5 / level,), (0.0,) * (candidates - 1) + (-0.7 / level,)]
+    offsets = [
+        (0.0,) * candidates,
+        (0.0,) * (candidates - 1) + (0.5 / level,),
+        (0.0,) * (candidates - 1) + (-0.7 / level,),
+    ]
     found, loss = mpf(0), mpf(0)
     for offset, rest in itertools.product(offsets, [(0.0,) * candidates, records[1], records[-1]]):
         base = [x + y for x, y in zip(offset, rest, strict=True)]
@@ -295,7 +305,10 @@ def test_number_of_sets_by_worst_rank() -> None:
 
 @pytest.mark.parametrize(
     ("n", "k", "relation"),
-    [*((n, k, r) for n, k in ((3, 1), (4, 2), (4, 3)) for r in (ADD_OR_REMOVE_ONE, REPLACE_ONE)), (5, 2, ADD_OR_REMOVE_ONE)],
+    [
+        *((n, k, r) for n, k in ((3, 1), (4, 2), (4, 3)) for r in (ADD_OR_REMOVE_ONE, REPLACE_ONE)),
+        (5, 2, ADD_OR_REMOVE_ONE),
+    ],
 )
 def test_top_k_on_all_neighbouring_utilities(n: int, k: int, relation: Relation) -> None:
     """One record adds 0 or 1 to each utility (Δ = 1). The corrected count keeps the range, the printed one does not."""
@@ -333,7 +346,9 @@ def test_lower_ends_use_the_best_offset() -> None:
         assert occurs.lower <= answer.lower
     mixed = run + Gaussian(5.0) * 10
     assert max(answer.lower, 8.4) <= mixed.epsilon(delta=1e-6).lower
-    occurs = beta([Curve(((pair, 10),)) for pair in (BoundedRangePair(1.0).member(0.8), BoundedRangePair(1.0).member(0.2))], 0.01)
+    occurs = beta(
+        [Curve(((pair, 10),)) for pair in (BoundedRangePair(1.0).member(0.8), BoundedRangePair(1.0).member(0.2))], 0.01
+    )
     assert run.beta(alpha=0.01).upper <= occurs.upper
 
 

@@ -175,7 +175,9 @@ def test_several_uses_are_between_what_occurs_and_laplace(relation, count):
     assert found.upper == pytest.approx(noise.upper, rel=1e-6)
     assert 0.7 * found.upper < found.lower <= found.upper
     sampled = pc.PoissonSampled(mechanism, 0.1) * count
-    assert 0 < sampled.epsilon(delta=1e-4, relation=relation).lower <= sampled.epsilon(delta=1e-4, relation=relation).upper
+    assert (
+        0 < sampled.epsilon(delta=1e-4, relation=relation).lower <= sampled.epsilon(delta=1e-4, relation=relation).upper
+    )
 
 
 def test_a_member_is_no_more_than_occurs():
@@ -188,7 +190,8 @@ def test_a_member_is_no_more_than_occurs():
                     x, y = mpf(share * a), mpf((1 - share) * a)
                     exact = x + mp.log(2 - mp.exp(-y)), y + mp.log(2 - mp.exp(-x))
                     known |= all(
-                        e * (1 - mpf("1e-14")) <= loss <= e for e, loss in zip(exact, (forward.up, forward.down), strict=True)
+                        e * (1 - mpf("1e-14")) <= loss <= e
+                        for e, loss in zip(exact, (forward.up, forward.down), strict=True)
                     )
                 assert known
 
@@ -271,7 +274,10 @@ def test_a_ledger_draws_and_charges(mechanism):
     scores = np.array([0.0, 50.0, 1.0])
     assert ledger.select(scores, mechanism, sensitivity=1.0, monotone=True) == 1
     assert ledger.select(np.tile(scores, (2, 1)), mechanism, sensitivity=1.0, monotone=True).tolist() == [1, 1]
-    assert ledger.select(np.tile(scores, (9, 1)), mechanism, sensitivity=1.0, monotone=True, joint=True).tolist() == [1] * 9
+    assert (
+        ledger.select(np.tile(scores, (9, 1)), mechanism, sensitivity=1.0, monotone=True, joint=True).tolist()
+        == [1] * 9
+    )
     assert ledger.select(scores, mechanism, sensitivity=1.0) == 1
     assert ledger.spent == mechanism * 4 + general
     with pytest.raises(pc.BudgetExceeded, match="monotone=True"):

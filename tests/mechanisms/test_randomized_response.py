@@ -209,7 +209,9 @@ def test_transform(up: float, down: float, neutral: int) -> None:
             for k in range(9):
                 ratio = moment(mp.mpc(c, float(k * step))) / real
                 got = mp.exp(mp.mpc(complex(nodes[k])))
-                assert abs(got / ratio - 1) <= mp.expm1(float(slack[k]) * 1.001) + mpf(10) ** -45 or abs(ratio) < slack[k]
+                assert (
+                    abs(got / ratio - 1) <= mp.expm1(float(slack[k]) * 1.001) + mpf(10) ** -45 or abs(ratio) < slack[k]
+                )
         assert np.all(part.log_decay(c, np.array([0.0, 1.0, 1e9])) == 0)
 
 
@@ -226,7 +228,8 @@ def test_zcdp_and_gdp(epsilon: float, neutral: int) -> None:
             assert mpf(pair.zcdp) <= mpf(epsilon) * mp.tanh(mpf(epsilon) / 2) * (1 + mpf(10) ** -13)
         # μ is that of the corner (Q(L = ε), P(L = ε)) of the trade-off curve
         quantile = [
-            mp.findroot(lambda z, p=p: mp.ncdf(z) - p, mp.sqrt(2) * mp.erfinv(2 * p - 1)) for p in (law[0][1], law[-1][1])
+            mp.findroot(lambda z, p=p: mp.ncdf(z) - p, mp.sqrt(2) * mp.erfinv(2 * p - 1))
+            for p in (law[0][1], law[-1][1])
         ]
         mu = quantile[0] - quantile[1]
         assert mu <= pair.gdp_bounds[1] <= mu * (1 + mpf(10) ** -6)

@@ -54,7 +54,9 @@ def test_no_two_records_are_worse_than_opposite_ones(seed: int) -> None:
         claim = step.delta(epsilon=epsilon, relation=pc.REPLACE_ONE)
         found = [divergence(*sampled(rate, null, law, np.array(two)), epsilon) for two in itertools.permutations(law)]
         assert max(found) <= claim.upper * (1 + 1e-9) + 1e-15
-        assert max(found) == pytest.approx(divergence(*sampled(rate, null, law, law[::-1]), epsilon), rel=1e-12, abs=1e-15)
+        assert max(found) == pytest.approx(
+            divergence(*sampled(rate, null, law, law[::-1]), epsilon), rel=1e-12, abs=1e-15
+        )
         assert claim.upper == pytest.approx(max(found), rel=1e-9, abs=1e-15)
 
 
@@ -98,7 +100,11 @@ def test_a_stated_guarantee_is_attained(level: float, leak: float, rate: float) 
             assert found.upper - found.lower <= 1e-12
         kept = [(p, q) for p, q in pairs if p]
         once = r * d
-        twice = 1 - (1 - once) ** 2 + mp.fsum(max(p * x - mp.exp(mpf(0.4)) * q * y, 0) for (p, q) in kept for (x, y) in kept)
+        twice = (
+            1
+            - (1 - once) ** 2
+            + mp.fsum(max(p * x - mp.exp(mpf(0.4)) * q * y, 0) for (p, q) in kept for (x, y) in kept)
+        )
         found = (step * 2).delta(epsilon=0.4, relation=pc.REPLACE_ONE)
         assert found.lower * (1 - 1e-12) <= twice <= found.upper * (1 + 1e-12)
         assert found.upper - found.lower <= 1e-11
@@ -143,7 +149,9 @@ def laplace_delta(a: mpf, rate: mpf, epsilon: mpf) -> mpf:
     if excess(a) <= 0:
         return mpf(0)
     start = mp.findroot(excess, (-a, a), solver="anderson", tol=mp.eps) if excess(-a) < 0 else mpf("-inf")
-    return (1 - rate) * (1 - mp.exp(epsilon)) * tail(start, 0) + rate * (tail(start, a) - mp.exp(epsilon) * tail(start, -a))
+    return (1 - rate) * (1 - mp.exp(epsilon)) * tail(start, 0) + rate * (
+        tail(start, a) - mp.exp(epsilon) * tail(start, -a)
+    )
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -329,7 +337,9 @@ def test_between_one_record_and_two(mechanism: pc.Mechanism, rate: float, steps:
 @settings(max_examples=40 if SLOW else 12, deadline=None)
 @given(MECHANISMS, st.floats(1e-4, 0.9), st.floats(0.0, 2.0))
 def test_it_rises_with_the_rate(mechanism: pc.Mechanism, rate: float, epsilon: float) -> None:
-    low, high = (pc.PoissonSampled(mechanism, r).delta(epsilon=epsilon, relation=pc.REPLACE_ONE) for r in (rate, 1.1 * rate))
+    low, high = (
+        pc.PoissonSampled(mechanism, r).delta(epsilon=epsilon, relation=pc.REPLACE_ONE) for r in (rate, 1.1 * rate)
+    )
     assert low.lower <= high.upper * (1 + 1e-9)
 
 
@@ -337,7 +347,8 @@ def test_it_rises_with_the_rate(mechanism: pc.Mechanism, rate: float, epsilon: f
 
 
 @pytest.mark.parametrize(
-    ("noise", "rate", "steps", "delta"), [(1.0, 1e-4, 10**9, 1e-6), (100.0, 1e-4, 10**9, 1e-6), (0.8, 1e-3, 10**5, 1e-10)]
+    ("noise", "rate", "steps", "delta"),
+    [(1.0, 1e-4, 10**9, 1e-6), (100.0, 1e-4, 10**9, 1e-6), (0.8, 1e-3, 10**5, 1e-10)],
 )
 def test_a_billion_steps(noise: float, rate: float, steps: int, delta: float) -> None:
     """The lattice left a gap of 2 %. Ball arithmetic proves one end, and refutes what is just below the other."""
@@ -363,7 +374,9 @@ def test_rare_records_and_a_large_saddle() -> None:
     run = pc.PoissonSampled(pc.Gaussian(9.484538), 1.0194879e-4) * 470
     found = run.epsilon(delta=3.117886e-6, relation=pc.REPLACE_ONE)
     assert found.width <= 1e-9 * found.upper
-    assert pc.prove(run, epsilon=found.upper * (1 + 1e-9), delta=3.117886e-6, relation=pc.REPLACE_ONE).verdict == "proved"
+    assert (
+        pc.prove(run, epsilon=found.upper * (1 + 1e-9), delta=3.117886e-6, relation=pc.REPLACE_ONE).verdict == "proved"
+    )
 
 
 def test_where_the_quadrature_is_out_of_reach() -> None:
@@ -383,7 +396,10 @@ def test_the_ends_of_all_scales(mechanism: pc.Mechanism, top: float) -> None:
     """At most the rate shows in one use, nearly as much where the loss is large, and no loss beyond both records'."""
     for rate in (1e-9, 0.1, 0.999):
         step = pc.PoissonSampled(mechanism, rate)
-        found, most = step.delta(epsilon=0.5, relation=pc.REPLACE_ONE), step.epsilon(delta=1e-9, relation=pc.REPLACE_ONE)
+        found, most = (
+            step.delta(epsilon=0.5, relation=pc.REPLACE_ONE),
+            step.epsilon(delta=1e-9, relation=pc.REPLACE_ONE),
+        )
         assert 0 <= found.lower <= found.upper <= rate * (1 + 1e-9)
         if top >= 1000 and not isinstance(mechanism, (pc.ExponentialMechanism, pc.GDP)):
             assert found.lower >= rate * (1 - 1e-9)

@@ -74,7 +74,9 @@ def density(records: tuple[int, ...], m: int, grid: tuple[float, dict[int, np.nd
     return step * sum(weight * at[total] for total, weight in sums(records, m).items())
 
 
-def worst(n: int, m: int, relation: pc.Relation, grid: tuple[float, dict[int, np.ndarray]], epsilons: list[float]) -> np.ndarray:
+def worst(
+    n: int, m: int, relation: pc.Relation, grid: tuple[float, dict[int, np.ndarray]], epsilons: list[float]
+) -> np.ndarray:
     """The largest δ(ε) of any neighbours."""
     found = np.zeros(len(epsilons))
     for one, other in neighbours(n, relation):
@@ -161,7 +163,9 @@ def test_fixed_size_is_poisson_with_twice_the_noise() -> None:
     answer, truth = fixed.epsilon(delta=1e-6), (pc.PoissonSampled(pc.Gaussian(1.5), 0.05) * 500).epsilon(delta=1e-6)
     assert truth.upper == answer.upper
     assert truth.lower >= answer.lower >= truth.lower * (1 - 1e-12)  # at the next smaller rate, because 0.05 > 1/20
-    assert fixed.epsilon(delta=1e-6, relation=pc.REPLACE_ONE).lower == answer.lower  # that pair occurs under replace-one
+    assert (
+        fixed.epsilon(delta=1e-6, relation=pc.REPLACE_ONE).lower == answer.lower
+    )  # that pair occurs under replace-one
     zero = fixed.epsilon(delta=1e-6, relation=pc.ZERO_OUT)
     less = pc.PoissonSampled(pc.Gaussian(3.0), math.nextafter(0.05, 0.0))
     assert zero.lower == (less * 500).epsilon(delta=1e-6).lower
@@ -180,14 +184,19 @@ def test_the_rate_of_a_batch_is_rounded_outwards(relation: pc.Relation) -> None:
 @pytest.mark.parametrize("relation", [pc.REPLACE_ONE, pc.ZERO_OUT])
 def test_a_batch_of_everyone_is_the_mechanism(relation: pc.Relation) -> None:
     everyone = FixedSizeSampled(pc.Gaussian(1.5), batch_size=7, dataset_size=7)
-    assert everyone.pairs(relation).upper() == everyone.pairs(relation).lower() == pc.Gaussian(1.5).pairs(relation).upper()
+    assert (
+        everyone.pairs(relation).upper() == everyone.pairs(relation).lower() == pc.Gaussian(1.5).pairs(relation).upper()
+    )
 
 
 def test_nulled_slot_with_guarantees_and_limits() -> None:
     stated = pc.GDP(mu=1.0, relation=pc.REPLACE_ONE)
     truth = FixedSizeSampled(pc.Gaussian(2.0), 1, 10).delta(epsilon=0.5)
     assert FixedSizeSampled(stated, 1, 10).delta(epsilon=0.5).upper == truth.upper
-    for bad in (pc.ZCDP(rho=0.1, relation=pc.REPLACE_ONE), pc.ApproxDP(epsilon=1.0, delta=1e-6, relation=pc.REPLACE_ONE)):
+    for bad in (
+        pc.ZCDP(rho=0.1, relation=pc.REPLACE_ONE),
+        pc.ApproxDP(epsilon=1.0, delta=1e-6, relation=pc.REPLACE_ONE),
+    ):
         with pytest.raises(pc.PrivcalcError, match="cannot be sampled"):
             FixedSizeSampled(bad, 1, 10).delta(epsilon=0.5)
     with pytest.raises(pc.PrivcalcError, match="was given for"):
@@ -231,7 +240,9 @@ def test_a_shuffled_epoch_dominates_all_data_sets(n: int, batches: int, relation
 
     seen = {records: outputs(records) for records in itertools.combinations_with_replacement(VALUES, n)}
     for epsilon in (0.0, 0.5, 1.5):
-        truth = max(float(np.maximum(seen[a] - math.exp(epsilon) * seen[b], 0.0).sum()) for a, b in neighbours(n, relation))
+        truth = max(
+            float(np.maximum(seen[a] - math.exp(epsilon) * seen[b], 0.0).sum()) for a, b in neighbours(n, relation)
+        )
         answer = ShuffledEpoch(pc.Gaussian(z)).delta(epsilon=epsilon, relation=relation)
         assert truth <= answer.upper * (1 + 1e-3)
         if batches == 1:
@@ -272,7 +283,10 @@ def test_parallel_enumerated() -> None:
     t, step = np.linspace(-12.0, 12.0, 601, retstep=True)
     normal = {k: step * np.exp(-0.5 * (t - k) ** 2) / math.sqrt(2 * math.pi) for k in range(-2, 3)}
     edges = np.linspace(-2, 2, 401)
-    cdf = {k: np.where(edges < k, 0.5 * np.exp(-np.abs(edges - k)), 1 - 0.5 * np.exp(-np.abs(edges - k))) for k in range(-2, 3)}
+    cdf = {
+        k: np.where(edges < k, 0.5 * np.exp(-np.abs(edges - k)), 1 - 0.5 * np.exp(-np.abs(edges - k)))
+        for k in range(-2, 3)
+    }
     laplace = {k: np.diff(np.concatenate([[0.0], cdf[k], [1.0]])) for k in cdf}
     both = Parallel([pc.Gaussian(1.0), pc.Laplace(1.0)])
     for epsilon in (0.0, 0.3, 0.9, 1.2):
@@ -281,12 +295,18 @@ def test_parallel_enumerated() -> None:
         for a, b, x in itertools.product((-1, 0, 1), repeat=3):
             for moved in ((a + x, b), (a, b + x)):
                 p, q = (np.outer(normal[i], laplace[j]) for i, j in (moved, (a, b)))
-                truth = max(truth, *(float(np.maximum(u - math.exp(epsilon) * v, 0.0).sum()) for u, v in ((p, q), (q, p))))
+                truth = max(
+                    truth, *(float(np.maximum(u - math.exp(epsilon) * v, 0.0).sum()) for u, v in ((p, q), (q, p)))
+                )
         assert truth == pytest.approx(answer.upper, rel=2e-3)
 
 
 def test_max_pair_slope_and_profile() -> None:
-    pairs = (GaussianPair(0.3), SampledPair(GaussianPair(2.0), 0.05, add=True), SampledPair(GaussianPair(2.0), 0.05, add=False))
+    pairs = (
+        GaussianPair(0.3),
+        SampledPair(GaussianPair(2.0), 0.05, add=True),
+        SampledPair(GaussianPair(2.0), 0.05, add=False),
+    )
     epsilon = np.linspace(0.0, 4.0, 4_001)
     delta, tail, _ = MaxPair(pairs).profile(epsilon)
     assert np.array_equal(delta, np.max([pair.profile(epsilon)[0] for pair in pairs], axis=0))
@@ -333,7 +353,11 @@ def test_parallel_with_leaks_and_moments() -> None:
 )
 def test_what_is_sampled_is_not_sampled_again(inner: pc.Mechanism) -> None:
     """The proofs are about a mechanism that sees the whole batch."""
-    for scheme in (lambda: pc.PoissonSampled(inner, 0.1), lambda: FixedSizeSampled(inner, 1, 10), lambda: ShuffledEpoch(inner)):
+    for scheme in (
+        lambda: pc.PoissonSampled(inner, 0.1),
+        lambda: FixedSizeSampled(inner, 1, 10),
+        lambda: ShuffledEpoch(inner),
+    ):
         with pytest.raises(pc.PrivcalcError, match="not itself sampled"):
             scheme()
 
@@ -364,7 +388,8 @@ def test_largest_loss_at_rates_near_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("scale", "q"), [(582036440.1669811, 0.6431202525877004), (0.03324082537286, 5.423522961147944e-14), (1e9, 0.9), (0.1, 1.0)]
+    ("scale", "q"),
+    [(582036440.1669811, 0.6431202525877004), (0.03324082537286, 5.423522961147944e-14), (1e9, 0.9), (0.1, 1.0)],
 )
 def test_largest_losses_are_rounded_up_enough(scale: float, q: float) -> None:
     """With the margin that a composition adds, no loss exceeds it; and it is sharp."""
@@ -402,7 +427,9 @@ def test_opposite_records_are_the_worst_in_the_plane(seed):
     assert divergence((mu, 0.0), (-mu, 0.0)) == pytest.approx(float(claim), abs=2e-5)
 
 
-@pytest.mark.parametrize(("noise", "rate", "epsilon"), [(1.0, 0.1, 0.3), (0.5, 0.01, 2.0), (3.0, 0.5, 0.1), (1.0, 0.9, 4.0)])
+@pytest.mark.parametrize(
+    ("noise", "rate", "epsilon"), [(1.0, 0.1, 0.3), (0.5, 0.01, 2.0), (3.0, 0.5, 0.1), (1.0, 0.9, 4.0)]
+)
 def test_opposite_records_twice(noise, rate, epsilon):
     """Two steps by nested quadrature; the inner threshold by root finding, not by the pair's formula."""
     truth = opposite_twice(noise, rate, epsilon)
@@ -429,7 +456,9 @@ def test_a_nulled_record_that_still_counts_is_not_sampled():
             with pytest.raises(pc.PrivcalcError, match="nulled"):
                 pc.PoissonSampled(mechanism, rate).epsilon(delta=1e-5, relation=pc.ZERO_OUT)
             assert pc.PoissonSampled(mechanism, 1.0).delta(epsilon=0.5, relation=pc.ZERO_OUT).upper < 1  # no sampling
-    assert pc.PoissonSampled(pc.Laplace(1.0), rate).epsilon(delta=0.0, relation=pc.ZERO_OUT).upper == pytest.approx(claim)
+    assert pc.PoissonSampled(pc.Laplace(1.0), rate).epsilon(delta=0.0, relation=pc.ZERO_OUT).upper == pytest.approx(
+        claim
+    )
 
 
 @pytest.mark.parametrize("seed", range(6))

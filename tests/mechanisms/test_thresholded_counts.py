@@ -68,7 +68,9 @@ def on_several(noise: str, scale: float, keys: int, epsilon) -> mpf:
             return 1 - mp.exp((epsilon - a) / 2)
         knots = sorted({-a, a, *(x for k in range(-keys, keys + 1) if -a < (x := epsilon + k * a) < a)})
         inside = mp.quad(lambda x: mp.exp((x - a) / 2) / 4 * on_several(noise, scale, keys - 1, epsilon - x), knots)
-        ends = on_several(noise, scale, keys - 1, epsilon - a) + mp.exp(-a) * on_several(noise, scale, keys - 1, epsilon + a)
+        ends = on_several(noise, scale, keys - 1, epsilon - a) + mp.exp(-a) * on_several(
+            noise, scale, keys - 1, epsilon + a
+        )
         return inside + ends / 2
 
 
@@ -88,7 +90,12 @@ def released(noise: str, scale: float, threshold: float, count: int, keys: int, 
 def test_several_keys_do_not_move_as_one_would_by_as_much(epsilon, exact):
     """Two counts that move by one each are two Laplace shifts, and not one by 2: that was called attained."""
     found = pc.ThresholdedCounts(noise="laplace", scale=1.0, threshold=60.0, keys=2).delta(epsilon=epsilon)
-    assert f"{found.lower:.12f}" == f"{found.upper:.12f}" == exact == f"{float(on_several('laplace', 1.0, 2, epsilon)):.12f}"
+    assert (
+        f"{found.lower:.12f}"
+        == f"{found.upper:.12f}"
+        == exact
+        == f"{float(on_several('laplace', 1.0, 2, epsilon)):.12f}"
+    )
     seen = released("laplace", 1.0, 60.0, 120, 2, epsilon)
     assert (1 - 3e-2) * found.upper < seen <= found.upper
 
@@ -96,7 +103,9 @@ def test_several_keys_do_not_move_as_one_would_by_as_much(epsilon, exact):
 @pytest.mark.parametrize(("scale", "threshold", "keys", "uses"), [(5.0, 301.0, 2, 10), (20.0, 1201.0, 8, 5)])
 def test_several_uses_of_several_keys(scale, threshold, keys, uses):
     """So many independent Laplace shifts, convolved on a grid: losses rounded down, then up."""
-    found = (pc.ThresholdedCounts(noise="laplace", scale=scale, threshold=threshold, keys=keys) * uses).epsilon(delta=1e-6)
+    found = (pc.ThresholdedCounts(noise="laplace", scale=scale, threshold=threshold, keys=keys) * uses).epsilon(
+        delta=1e-6
+    )
     half = 4000
     edges = np.linspace(-1, 1, 2 * half + 1) / scale
     inside = np.diff(np.exp((edges - 1 / scale) / 2)) / 2
@@ -117,7 +126,9 @@ def test_several_uses_of_several_keys(scale, threshold, keys, uses):
     assert found.upper <= found.lower * (1 + 1e-9)
 
 
-@given(st.sampled_from(["laplace", "gaussian"]), st.floats(0.2, 9), st.floats(0.5, 6), st.integers(1, 2), st.floats(0, 3))
+@given(
+    st.sampled_from(["laplace", "gaussian"]), st.floats(0.2, 9), st.floats(0.5, 6), st.integers(1, 2), st.floats(0, 3)
+)
 @settings(max_examples=60 if SLOW else 8, deadline=None)
 def test_lower_ends_are_below_every_part(noise, scale, above, keys, epsilon):
     """No lower end, under any relation, is above the worst part; nor any upper end below what a part shows."""
@@ -216,7 +227,9 @@ def test_no_fewer_keys_or_lower_threshold_is_better(noise, scale, threshold, key
 def test_a_person_replaced(noise):
     """One key each: both come and go, one key moves by one each way, and all between, by quadrature."""
     scale, threshold, epsilon = 3.0, 9.0, 0.2
-    bound = pc.ThresholdedCounts(noise=noise, scale=scale, threshold=threshold).delta(epsilon=epsilon, relation=SWAP).upper
+    bound = (
+        pc.ThresholdedCounts(noise=noise, scale=scale, threshold=threshold).delta(epsilon=epsilon, relation=SWAP).upper
+    )
     with mp.workdps(25):
         p, e = 1 - density(noise, scale)[1](mpf(threshold) - 1), mpf(epsilon)
         fresh = p + max(1 - p - mp.exp(e) * (1 - p), 0)  # one new, one gone
@@ -249,9 +262,16 @@ def test_several_uses_and_sampling(relation):
     assert noise.lower * (1 - 1e-6) <= found.lower <= found.upper < 1.1 * noise.upper
     # between what occurs and the sum of noise and leaks
     leak = -math.expm1(10 * math.log1p(-mechanism.chance))
-    assert found.upper <= (pc.Gaussian(5.0 / (math.sqrt(2) if relation is SWAP else 1)) * 10).epsilon(delta=1e-5 - 2 * leak).upper
+    assert (
+        found.upper
+        <= (pc.Gaussian(5.0 / (math.sqrt(2) if relation is SWAP else 1)) * 10).epsilon(delta=1e-5 - 2 * leak).upper
+    )
     sampled = pc.PoissonSampled(mechanism, 0.1)
-    assert 0 < sampled.epsilon(delta=1e-4, relation=relation).upper <= mechanism.epsilon(delta=1e-4, relation=relation).upper
+    assert (
+        0
+        < sampled.epsilon(delta=1e-4, relation=relation).upper
+        <= mechanism.epsilon(delta=1e-4, relation=relation).upper
+    )
 
 
 # --- the ledger -----------------------------------------------------------------------------------
@@ -333,7 +353,9 @@ def test_how_it_is_shown_and_calibrated():
     step = pc.ThresholdedCounts(noise="gaussian", scale=2.0, threshold=9.0, keys=3)
     assert mechanism_from_json(mechanism_to_json(step)) == step
     assert eval(repr(step), dict(vars(pc))) == step
-    found = pc.calibrate(lambda t: pc.ThresholdedCounts(noise="laplace", scale=2.0, threshold=1 + t), epsilon=1.0, delta=1e-6)
+    found = pc.calibrate(
+        lambda t: pc.ThresholdedCounts(noise="laplace", scale=2.0, threshold=1 + t), epsilon=1.0, delta=1e-6
+    )
     assert found.parameter == pytest.approx(-2 * math.log(2e-6), rel=1e-9)
 
 

@@ -56,7 +56,9 @@ def neighbours(size: int, relation: pc.Relation) -> Iterator[tuple[tuple[int, ..
 @functools.cache
 def normals(noise: float) -> tuple[float, dict[int, np.ndarray]]:
     t, step = np.linspace(-6 - 7 * noise, 6 + 7 * noise, 3_001, retstep=True)
-    return float(step), {k: np.exp(-0.5 * ((t - k) / noise) ** 2) / (noise * math.sqrt(2 * math.pi)) for k in range(-6, 7)}
+    return float(step), {
+        k: np.exp(-0.5 * ((t - k) / noise) ** 2) / (noise * math.sqrt(2 * math.pi)) for k in range(-6, 7)
+    }
 
 
 @functools.cache
@@ -156,7 +158,9 @@ def test_the_mixed_transform(weight: float) -> None:
 
 def test_rarely_cut_batches_are_poisson_samples() -> None:
     for relation in pc.Relation:
-        cut = (pc.TruncatedPoissonSampled(pc.Gaussian(1.0), 0.01, 250, 10_000) * 1000).epsilon(delta=1e-6, relation=relation)
+        cut = (pc.TruncatedPoissonSampled(pc.Gaussian(1.0), 0.01, 250, 10_000) * 1000).epsilon(
+            delta=1e-6, relation=relation
+        )
         plain = (pc.PoissonSampled(pc.Gaussian(1.0), 0.01) * 1000).epsilon(delta=1e-6, relation=relation)
         assert plain.lower * (1 - 1e-9) <= cut.lower <= cut.upper <= plain.upper * (1 + 1e-8)
     never = pc.TruncatedPoissonSampled(pc.Gaussian(1.0), 0.01, 10, 10)
@@ -175,7 +179,12 @@ def test_a_larger_batch_costs_no_more(noise: float, rate: float, most: int, more
     """Down to Poisson sampling; a data set that may be larger costs no less."""
     make = functools.partial(pc.TruncatedPoissonSampled, pc.Gaussian(noise), rate)
     size = most + more
-    runs = [make(most, size + 1), make(most, size), make(most + more // 2, size), pc.PoissonSampled(pc.Gaussian(noise), rate)]
+    runs = [
+        make(most, size + 1),
+        make(most, size),
+        make(most + more // 2, size),
+        pc.PoissonSampled(pc.Gaussian(noise), rate),
+    ]
     ends = [run.delta(epsilon=0.5, relation=relation).upper for run in runs]
     assert all(a >= b * (1 - 1e-9) - 1e-300 for a, b in itertools.pairwise(ends))
 

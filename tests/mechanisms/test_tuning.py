@@ -168,8 +168,12 @@ def test_a_mechanism_like_any_other():
     with pytest.raises(pc.PrivcalcError, match="not itself sampled"):
         pc.PoissonSampled(trials, rate=0.1)
     with pytest.raises(pc.PrivcalcError, match="cannot be sampled"):
-        pc.PoissonSampled(RandomTrials(pc.Gaussian(1.0), mean=5.0, distribution="poisson"), rate=0.1).epsilon(delta=1e-5)
-    with pytest.raises(pc.PrivcalcError, match=r"cannot be tuned, because one trial has no finite ε at δ ≤ 0\.1 \(it may leak"):
+        pc.PoissonSampled(RandomTrials(pc.Gaussian(1.0), mean=5.0, distribution="poisson"), rate=0.1).epsilon(
+            delta=1e-5
+        )
+    with pytest.raises(
+        pc.PrivcalcError, match=r"cannot be tuned, because one trial has no finite ε at δ ≤ 0\.1 \(it may leak"
+    ):
         RandomTrials(pc.ApproxDP(epsilon=1.0, delta=0.2), mean=5.0, distribution="poisson").epsilon(delta=1e-3)
 
 
@@ -244,7 +248,11 @@ def test_the_weight_of_a_rank(distribution):
 def test_profiles_are_sharper_than_divergences():
     """Ten trials of DP-SGD, δ = 1e-5: 3.55, 3.38 and 3.80 from Rényi divergences alone."""
     one = pc.PoissonSampled(pc.Gaussian(noise_multiplier=1.0), rate=0.01) * 1_000
-    for distribution, published, ours in (("poisson", 3.551, 3.34), ("logarithmic", 3.376, 2.61), ("geometric", 3.796, 2.73)):
+    for distribution, published, ours in (
+        ("poisson", 3.551, 3.34),
+        ("logarithmic", 3.376, 2.61),
+        ("geometric", 3.796, 2.73),
+    ):
         trials = RandomTrials(one, mean=10, distribution=distribution)
         pair = trials.pairs(pc.ADD_OR_REMOVE_ONE)
         assert pc.RDP(FINITE, trials.rdp(FINITE)).epsilon(delta=1e-5).upper == pytest.approx(published, rel=1e-2)
@@ -347,7 +355,11 @@ def written_out(masses, law):
     return found
 
 
-@given(st.lists(st.floats(0, 1), min_size=2, max_size=5).filter(lambda x: sum(x[1:]) > 0.1), st.floats(0.1, 2), st.floats(0, 3))
+@given(
+    st.lists(st.floats(0, 1), min_size=2, max_size=5).filter(lambda x: sum(x[1:]) > 0.1),
+    st.floats(0.1, 2),
+    st.floats(0, 3),
+)
 @example([0, 0, 0, 0, 1.0], 2.0, 0.0)
 @settings(max_examples=8, deadline=None)
 def test_all_lists_of_trials_are_within(masses, level, epsilon):

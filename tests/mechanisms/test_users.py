@@ -23,7 +23,14 @@ from privcalc.numerics.users import UsersTransform
 from privcalc.pairs import users
 from privcalc.pairs.users import UsersPair
 
-LAWS = [Counts(8, 0.01, 8), Counts(8, 1e-9, 8), Counts(30, 0.3, 30), Counts(20, 0.4, 5), Counts(1, 0.1, 1), Counts(50, 0.9, 50)]
+LAWS = [
+    Counts(8, 0.01, 8),
+    Counts(8, 1e-9, 8),
+    Counts(30, 0.3, 30),
+    Counts(20, 0.4, 5),
+    Counts(1, 0.1, 1),
+    Counts(50, 0.9, 50),
+]
 
 
 @functools.cache
@@ -149,7 +156,9 @@ def test_transforms(pair: UsersPair) -> None:
     prepared = pair.transform.prepare(3.0, 1, -60.0, cut=False)
     with mp.workdps(25):
         step = mpf(1) / 12
-        points = [step * k for k in range(-14 * 12, round((14 + 4 * pair.mu * (pair.up.largest if pair.up else 0)) * 12))]
+        points = [
+            step * k for k in range(-14 * 12, round((14 + 4 * pair.mu * (pair.up.largest if pair.up else 0)) * 12))
+        ]
         up = [mp.log(ratio(pair.up, pair.mu, t)) for t in points]
         loss = [a - mp.log(ratio(pair.down, pair.mu, -t)) for a, t in zip(up, points, strict=True)]
         weights = [mp.log(step * mp.npdf(t)) + a for a, t in zip(up, points, strict=True)]
@@ -194,7 +203,9 @@ def test_groups_by_quadrature(rate: float, records: int, sigma: float, steps: in
             truth = 0.0
             for up, down in ways:
                 p, q = (steps_of(binomial(n, rate), 1 / sigma, sign, steps) for n, sign in ((up, 1), (down, -1)))
-                truth = max(truth, *(float(np.maximum(a - math.exp(epsilon) * b, 0).sum()) for a, b in ((p, q), (q, p))))
+                truth = max(
+                    truth, *(float(np.maximum(a - math.exp(epsilon) * b, 0).sum()) for a, b in ((p, q), (q, p)))
+                )
             found = run.delta(epsilon=epsilon, relation=relation, group_size=records)
             assert found.lower * (1 - 2e-3) - 1e-6 <= truth <= found.upper * (1 + 2e-3) + 1e-6
             assert found.width <= 1e-6 * found.upper
@@ -287,7 +298,9 @@ def test_vectors_in_the_plane(seed: int) -> None:
         p, q = mixture(up), mixture(down)
         for epsilon in (0.0, 0.3, 1.0, 2.0):
             bound = step.delta(epsilon=epsilon, relation=relation, group_size=records).upper
-            assert max(float(np.maximum(a - math.exp(epsilon) * b, 0).sum()) for a, b in ((p, q), (q, p))) <= bound + 1e-5
+            assert (
+                max(float(np.maximum(a - math.exp(epsilon) * b, 0).sum()) for a, b in ((p, q), (q, p))) <= bound + 1e-5
+            )
 
 
 def test_every_case_of_a_mixed_group_counts() -> None:

@@ -87,7 +87,9 @@ def test_the_boxes_cover_the_graph_and_no_two_overlap(name):
     assert [region * (b - a) / 2**64 for a, b in itertools.pairwise(ends)] == areas
     assert ends[-1] < 2**64
     assert boxes.body / SHARES > 0.98
-    assert float(sum(areas)) + float(total) * boxes.body / SHARES < 1.02 * float(area(name, Fraction(0), Fraction(1000)))
+    assert float(sum(areas)) + float(total) * boxes.body / SHARES < 1.02 * float(
+        area(name, Fraction(0), Fraction(1000))
+    )
 
 
 @pytest.mark.parametrize("name", LAWS)
@@ -140,7 +142,9 @@ def test_low_bits_are_uniform(name):
     for shift in (0, 3, 11, 20):
         assert stats.chisquare(np.bincount((found >> shift) & 15)).pvalue > ALARM
     both = np.abs(found) & 1, found > 0
-    assert stats.chi2_contingency([[np.sum((both[0] == i) & (both[1] == j)) for i in (0, 1)] for j in (0, 1)])[1] > ALARM
+    assert (
+        stats.chi2_contingency([[np.sum((both[0] == i) & (both[1] == j)) for i in (0, 1)] for j in (0, 1)])[1] > ALARM
+    )
 
 
 # --- what doubles cannot tell ---------------------------------------------------------------------
@@ -181,7 +185,11 @@ def test_points_next_to_a_half(name, scale):
 def test_points_next_to_the_graph(name):
     """A height just below the graph is taken, one just above is not: in thin boxes, beside them, and from 40 σ on."""
     boxes, rng, scale, seen = LAWS[name](), np.random.default_rng(2), 10**6, Counter()
-    for chosen in [*rng.integers(0, len(boxes.rest), 60), *range(boxes.body, len(boxes.rest), 9), *[len(boxes.rest)] * 30]:
+    for chosen in [
+        *rng.integers(0, len(boxes.rest), 60),
+        *range(boxes.body, len(boxes.rest), 9),
+        *[len(boxes.rest)] * 30,
+    ]:
         box, to_infinity = (boxes.far, []) if chosen == len(boxes.rest) else (boxes.rest[chosen], [])
         if chosen == len(boxes.rest):
             i = int(rng.integers(300))

@@ -110,7 +110,9 @@ def test_sets_of_many_candidates():
     assert stats.chisquare(np.bincount(found, minlength=2000)).pvalue > ALARM
     mantissas, exponents = choice._sets_above(3000, 200)
     for i in (0, 1, 17, 2999):
-        assert abs(Fraction(mantissas[i]) * Fraction(2) ** int(exponents[i]) / math.comb(199 + i, 199) - 1) <= i * 2.0**-52
+        assert (
+            abs(Fraction(mantissas[i]) * Fraction(2) ** int(exponents[i]) / math.comb(199 + i, 199) - 1) <= i * 2.0**-52
+        )
 
 
 # --- coins and subsets ----------------------------------------------------------------------------

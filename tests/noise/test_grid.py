@@ -93,7 +93,9 @@ def test_snapped_neighbours_differ_by_what_is_charged(sums, change):
     for norm, size in ((2, math.sqrt(square) * (1 + 1e-12)), (1, float(absolute) * (1 + 1e-15))):
         assume(size > 1e-100)
         grid = Grid.of(1.5, clip_norm=size, coordinates=values.size, norm=norm)
-        snapped = [Fraction(a) - Fraction(b) for a, b in zip(grid.add(values, none), grid.add(other, none), strict=True)]
+        snapped = [
+            Fraction(a) - Fraction(b) for a, b in zip(grid.add(values, none), grid.add(other, none), strict=True)
+        ]
         charged = Fraction(grid.scale) / Fraction(1.5)
         assert (sum(x * x for x in snapped) <= charged**2) if norm == 2 else (sum(map(abs, snapped)) <= charged)
 
@@ -135,7 +137,9 @@ def test_the_event_that_told_sums_apart_never_occurs():
 
 def test_single_precision_is_rounded_once_after_the_noise():
     values = np.full(1000, 1 / 3, dtype=np.float32)
-    one, two = (pc.Ledger(None, plan=STEP, seed=4).gaussian(x, STEP, clip_norm=0.5) for x in (values, values.astype(float)))
+    one, two = (
+        pc.Ledger(None, plan=STEP, seed=4).gaussian(x, STEP, clip_norm=0.5) for x in (values, values.astype(float))
+    )
     assert one.dtype == np.float32
     assert np.array_equal(one, two.astype(np.float32))
 
@@ -174,7 +178,9 @@ def test_noise_is_drawn_from_the_source_of_the_ledger():
     source = Noise(SeededBits(8, 1))
     grid = Grid.of(2.0, clip_norm=0.5, coordinates=7)
     ledger = pc.Ledger(None, plan=STEP, seed=8)
-    assert np.array_equal(ledger.gaussian(np.zeros(7), STEP, clip_norm=0.5), grid.add(np.zeros(7), source.normal(7, grid.steps)))
+    assert np.array_equal(
+        ledger.gaussian(np.zeros(7), STEP, clip_norm=0.5), grid.add(np.zeros(7), source.normal(7, grid.steps))
+    )
 
 
 def test_code_without_a_ledger_draws_the_same():

@@ -141,7 +141,8 @@ def test_a_seed_reproduces():
     assert np.array_equal(draw(3), draw(3))
     assert not np.array_equal(draw(3), draw(4))
     assert not np.array_equal(
-        Noise(SeededBits(3)).discrete_gaussian(9, Fraction(50)), Noise(SeededBits(3, 1)).discrete_gaussian(9, Fraction(50))
+        Noise(SeededBits(3)).discrete_gaussian(9, Fraction(50)),
+        Noise(SeededBits(3, 1)).discrete_gaussian(9, Fraction(50)),
     )
     for seed in (1.5, True, "1", -1):
         with pytest.raises(pc.PrivcalcError, match="seed"):

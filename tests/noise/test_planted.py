@@ -68,7 +68,9 @@ SUMS = [0.0, 1 / 3, -1e-30, 5e-324, 1e5 + 1 / 3, -(2.0**52), 2.0**80 / 3, 1e300,
 
 def check_sums():
     """Of any sum the nearest double to g·(round(sum/g) + k), g from public numbers: in rational arithmetic."""
-    for number, (kind, clip_norm) in enumerate([("gaussian", 0.5), ("laplace", 0.5), ("gaussian", 1e-100), ("gaussian", 1e100)]):
+    for number, (kind, clip_norm) in enumerate(
+        [("gaussian", 0.5), ("laplace", 0.5), ("gaussian", 1e-100), ("gaussian", 1e100)]
+    ):
         mechanism = STEP if kind == "gaussian" else pc.Laplace(1.0)
         for total in (np.repeat(SUMS, 40) * min(1.0, clip_norm * 2), np.zeros(360)):
             grid = Grid.of(1.0, clip_norm=clip_norm, coordinates=total.size, norm=2 if kind == "gaussian" else 1)
@@ -149,7 +151,9 @@ def test_the_code_passes_its_checks(check):
 @pytest.mark.parametrize("exponent", [36, 40, 44, 48, 52])
 def test_bits_of_much_noise(kind, exponent):
     steps = 1.37 * 2.0 ** (exponent - 1)
-    whole = getattr(Noise(SeededBits(7, exponent)), kind)(10**6 if exponent < 46 else 10**5, steps)  # finer ones take long
+    whole = getattr(Noise(SeededBits(7, exponent)), kind)(
+        10**6 if exponent < 46 else 10**5, steps
+    )  # finer ones take long
     check_bits(whole, steps)
     for shift in range(0, exponent - 20, 4):
         assert stats.chisquare(np.bincount((whole >> shift) & 1023, minlength=1024)).pvalue > ALARM
@@ -183,7 +187,9 @@ def float_noise_on_a_coarse_grid(patch):
 
 
 def an_unsnapped_sum(patch):
-    patch.setattr(Grid, "add", lambda self, values, noise: values + np.ldexp(noise.reshape(values.shape) * 1.0, self.exponent))
+    patch.setattr(
+        Grid, "add", lambda self, values, noise: values + np.ldexp(noise.reshape(values.shape) * 1.0, self.exponent)
+    )
 
 
 def snapping_after_noise(patch):
@@ -220,7 +226,9 @@ def a_range_of_an_integer(patch):
     patch.setattr(
         Grid,
         "add",
-        lambda self, values, noise: add(self, np.clip(values, *(x * 2.0**62 * 2.0**self.exponent for x in (-1, 1))), noise),
+        lambda self, values, noise: add(
+            self, np.clip(values, *(x * 2.0**62 * 2.0**self.exponent for x in (-1, 1))), noise
+        ),
     )
 
 
@@ -237,7 +245,9 @@ def a_refusal_that_depends_on_data(patch):
 
 def noise_in_float32(patch):
     normal = Noise.normal
-    patch.setattr(Noise, "normal", lambda self, size, steps: normal(self, size, steps).astype(np.float32).astype(np.int64))
+    patch.setattr(
+        Noise, "normal", lambda self, size, steps: normal(self, size, steps).astype(np.float32).astype(np.int64)
+    )
 
 
 def noise_of_32_bits(patch):

@@ -15,7 +15,11 @@ from privcalc.certificate.story import of_given
 from privcalc.log.lines import chained
 from privcalc.strategies import FixedOrder, Toeplitz
 
-STEP, LAPLACE, CHOICE = pc.Gaussian(noise_multiplier=20.0), pc.Laplace(50.0), pc.ExponentialMechanism(0.1, monotone=False)
+STEP, LAPLACE, CHOICE = (
+    pc.Gaussian(noise_multiplier=20.0),
+    pc.Laplace(50.0),
+    pc.ExponentialMechanism(0.1, monotone=False),
+)
 SAMPLED = pc.PoissonSampled(STEP, 0.5)
 DISCRETE = pc.DiscreteGaussian(20.0)
 PLAN = (STEP + LAPLACE + CHOICE + SAMPLED + DISCRETE) * 4
@@ -63,7 +67,9 @@ def test_what_other_code_drew_is_said_of_every_kind(run):
 
 def story(source):
     """What a certificate says besides numbers, which take longer."""
-    found = of_given([line.decode() for line in source.journal.memory] if isinstance(source, pc.Ledger) else str(source))
+    found = of_given(
+        [line.decode() for line in source.journal.memory] if isinstance(source, pc.Ledger) else str(source)
+    )
     return found["noise"], next((e["value"] for e in found["assumptions"]["needed"] if e["name"] == "rounding"), None)
 
 
@@ -265,7 +271,10 @@ CALLS = {
     "fixed": (FIXED, lambda x: x.gaussian(0.0, FIXED, clip_norm=1.0, batch=x.fixed_size_batch(FIXED))),
     "laplace": (LAPLACE, laplace),
     "choice": (CHOICE, choice),
-    "top k": (pc.TopK(0.1, k=2), lambda x: x.select([0.0, 1.0, 2.0], pc.TopK(0.1, k=2), sensitivity=1.0, monotone=True)),
+    "top k": (
+        pc.TopK(0.1, k=2),
+        lambda x: x.select([0.0, 1.0, 2.0], pc.TopK(0.1, k=2), sensitivity=1.0, monotone=True),
+    ),
     "permute and flip": (FLIP, lambda x: x.select([0.0, 1.0], FLIP, sensitivity=1.0)),
     "noisy max": (WINNER, lambda x: x.select([0.0, 1.0], WINNER, sensitivity=1.0)),
     "stream": (STREAM, lambda x: turn(x.correlated(STREAM, coordinates=1, clip_norm=1.0, error=0.0, records=3))),

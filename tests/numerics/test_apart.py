@@ -89,7 +89,9 @@ def test_the_two_parts_of_the_transform(a: float, q: float, add: bool) -> None:
             s = mp.mpc(c, k * step)
             atoms = sum(p * mp.exp(s * x) for x, p in zip(losses, masses, strict=True)) / scale
             panels = mp.linspace(-a, a, 24)
-            rest = mp.quad(lambda x: mp.exp(-(x + a) / 2) / 4 * weight(x, mpf(q), add) * mp.exp(s * loss(x, mpf(q), add)), panels)
+            rest = mp.quad(
+                lambda x: mp.exp(-(x + a) / 2) / 4 * weight(x, mpf(q), add) * mp.exp(s * loss(x, mpf(q), add)), panels
+            )
             assert abs(mp.mpc(complex(found.atoms[k])) - atoms) <= 3 * found.error[k]
             assert abs(mp.mpc(complex(found.rest[k])) - rest / scale) <= found.error[k]
             assert abs(rest / scale) <= float(bound[k - 1])
@@ -101,7 +103,9 @@ def two_uses(epsilon: float, first: tuple[float, float, bool], second: tuple[flo
     a, q, add = mpf(first[0]), mpf(first[1]), first[2]
 
     def rest(x: mpf) -> mpf:
-        return weight(x, q, add) * profile(mpf(epsilon) - loss(x, q, add), mpf(second[0]), mpf(second[1]), second[2], atoms=True)
+        return weight(x, q, add) * profile(
+            mpf(epsilon) - loss(x, q, add), mpf(second[0]), mpf(second[1]), second[2], atoms=True
+        )
 
     bends = {-a, a}
     for end in (-second[0], second[0]):
@@ -137,7 +141,9 @@ def test_two_uses(first: tuple[float, float, bool], second: tuple[float, float, 
 
 def test_beyond_the_largest_loss() -> None:
     """The upper end was negative there."""
-    run = pc.Laplace(0.7763615838582174) * 7 + pc.PoissonSampled(pc.Laplace(0.43580311629824187), 0.04457322147657841) * 2
+    run = (
+        pc.Laplace(0.7763615838582174) * 7 + pc.PoissonSampled(pc.Laplace(0.43580311629824187), 0.04457322147657841) * 2
+    )
     for direction in run._sides(pc.ADD_OR_REMOVE_ONE).upper:
         uses = Uses(direction)
         built, _ = apart.build(uses.transforms or [], delta=6.5e-12)

@@ -313,7 +313,10 @@ def test_sampled_responses(epsilon: float) -> None:
     with mp.workdps(50):
         exact = mpf(0)
         for add in (False, True):
-            parts = [(sampled_law(two_points(1.0, 1), 0.2, add=add), 6), (sampled_law(two_points(0.5), 0.5, add=add), 5)]
+            parts = [
+                (sampled_law(two_points(1.0, 1), 0.2, add=add), 6),
+                (sampled_law(two_points(0.5), 0.5, add=add), 5),
+            ]
             exact = max(exact, exact_delta(exact_sum(parts), epsilon))
     answer = run.delta(epsilon=epsilon)
     assert answer.lower <= exact <= answer.upper
@@ -365,7 +368,9 @@ def test_subnormal_masses_are_left_out() -> None:
     assert answer.lower <= 1.298805172204e-300 <= answer.upper
     epsilon = run.epsilon(delta=1e-300)
     assert epsilon.lower > 37.5207467
-    for transform in (pair.transform for pair, _ in forward(pc.DiscreteGaussian(0.97) + pc.DiscreteGaussian(0.4, sensitivity=2))):
+    for transform in (
+        pair.transform for pair, _ in forward(pc.DiscreteGaussian(0.97) + pc.DiscreteGaussian(0.4, sensitivity=2))
+    ):
         assert isinstance(transform, DiscreteTransform)
         assert float(transform.masses.min()) >= 2.3e-308
 
@@ -459,7 +464,9 @@ WIDTHS = {
         [(pc.PureDP(0.3 * i), 5) for i in range(1, 5)] + [(pc.Laplace(1 / (0.2 * i)), 5) for i in range(1, 5)]
     ),
     "leaks": pc.ApproxDP(0.1, 1e-9) * 100 + pc.ApproxDP(0.25, 1e-8) * 30,
-    "responses": pc.RandomizedResponse(0.5, 2) * 30 + pc.RandomizedResponse(0.7, 4) * 20 + pc.RandomizedResponse(0.2, 10) * 100,
+    "responses": pc.RandomizedResponse(0.5, 2) * 30
+    + pc.RandomizedResponse(0.7, 4) * 20
+    + pc.RandomizedResponse(0.2, 10) * 100,
     "with a Gaussian": pc.PureDP(0.2) * 20 + pc.PureDP(0.3) * 20 + pc.Gaussian(400.0) * 3,
     "sampled atoms": pc.PoissonSampled(pc.RandomizedResponse(1.0, 2), 0.1) * 100
     + pc.PoissonSampled(pc.RandomizedResponse(2.0, 4), 0.01) * 1000,
@@ -488,7 +495,10 @@ discrete = st.one_of(
 with_density = st.one_of(discrete, levels.map(lambda x: pc.Laplace(1 / x)))
 
 
-@given(st.lists(st.tuples(with_density, st.integers(1, 60)), min_size=1, max_size=4), st.floats(-8.0, -1.0).map(lambda x: 10**x))
+@given(
+    st.lists(st.tuples(with_density, st.integers(1, 60)), min_size=1, max_size=4),
+    st.floats(-8.0, -1.0).map(lambda x: 10**x),
+)
 @settings(max_examples=200 if SLOW else 12)
 def test_routes_overlap(parts: list[tuple[pc.Mechanism, int]], delta: float) -> None:
     """Enumeration, smoothed contour and lattice, at an ε where δ is about the given one."""
@@ -507,6 +517,6 @@ def test_routes_overlap(parts: list[tuple[pc.Mechanism, int]], delta: float) -> 
         for name, build in routes.items():
             with contextlib.suppress(contour.RouteFailed):
                 found[name] = build().bounds(epsilon)
-        assert max((low for low, _ in found.values()), default=0.0) <= min((high for _, high in found.values()), default=1.0), (
-            found
-        )
+        assert max((low for low, _ in found.values()), default=0.0) <= min(
+            (high for _, high in found.values()), default=1.0
+        ), found

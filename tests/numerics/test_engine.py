@@ -1,7 +1,7 @@
 """The error budget of proofs/engine.md and proofs/lattice.md, term by term.
 
-For every term: a case in which it dominates and the enclosure still holds, and the same case with the term set to zero, in
-which it does not: a bound that could be dropped unnoticed would not be tested.
+For every term: a case in which it dominates and the enclosure still holds, and the same case with the term set to zero,
+in which it does not: a bound that could be dropped unnoticed would not be tested.
 """
 
 import dataclasses
@@ -274,7 +274,9 @@ def test_lost_mass():
 @example(mu=5.0, log_q=math.log(1e-30), t=2.498, angle=0.0)
 @example(mu=5.0, log_q=math.log(1e-12), t=7.6, angle=0.4)
 @given(st.floats(0.01, 12), st.floats(-80, -0.7), st.floats(-9, 30), st.floats(0, 1.5))
-def test_a_turned_logarithm_is_off_by_less_than_8_units_of_its_size(mu: float, log_q: float, t: float, angle: float) -> None:
+def test_a_turned_logarithm_is_off_by_less_than_8_units_of_its_size(
+    mu: float, log_q: float, t: float, angle: float
+) -> None:
     """What §7 of engine.md says of ℓ, of one question and of many; for rates below the unit roundoff the size was 0."""
     q = math.exp(log_q)
     points = np.array([t])
@@ -421,7 +423,9 @@ def test_lattice_minorants_are_laws_and_largest():
             factor = mp.mpf(1 + 1e-11) if cut else mp.mpf(hull.above(points, spacing))
             assert factor - 1 < 2e-11
             for value, best in zip(values, truth, strict=True):
-                assert all(f * a <= b * (1 + mp.mpf(10) ** -50) + mp.mpf(10) ** -50 for a, b in zip(value, best, strict=True))
+                assert all(
+                    f * a <= b * (1 + mp.mpf(10) ** -50) + mp.mpf(10) ** -50 for a, b in zip(value, best, strict=True)
+                )
                 assert all(b <= factor * a + mp.mpf(10) ** -40 for a, b in zip(value, best, strict=True))
     assert straight >= 4
 
@@ -459,7 +463,9 @@ def test_lattice_lower_law_is_below_the_profile(add, spacing, monkeypatch):
                     ends.append((x, w * min(x, 1) + max(1 - x, 0)))
                 x = ends[0][0] * (1 - share) + ends[1][0] * share
                 found = ends[0][1] * (1 - share) + ends[1][1] * share
-                worst = max(worst, float(found - reference._one_step(mp.mpf(0.5), mp.mpf(0.3), x, "add" if add else "remove")))
+                worst = max(
+                    worst, float(found - reference._one_step(mp.mpf(0.5), mp.mpf(0.3), x, "add" if add else "remove"))
+                )
         return worst
 
     with mp.workdps(50):
@@ -518,7 +524,10 @@ def test_routes_overlap_and_agree():
     for sigma, q, steps, delta in [(1.0, 0.01, 1000, 1e-5), (0.5, 0.3, 20, 1e-8), (5.0, 0.3, 3, 1e-30)]:
         pair = SampledPair(GaussianPair(1 / sigma), q, False)
         found = []
-        for built, guess in (contour.build([(pair.transform, steps)], delta=delta), lattice.build([(pair, steps)], delta=delta)):
+        for built, guess in (
+            contour.build([(pair.transform, steps)], delta=delta),
+            lattice.build([(pair, steps)], delta=delta),
+        ):
             found.append(crossing(built.bounds, delta, guess, 0.0, math.inf))
         assert max(f[0] for f in found) <= min(f[1] for f in found)
 
@@ -569,7 +578,9 @@ def test_two_uses_decay_on_a_fixed_line(noise, rate, delta):
     assert reference.two_step_delta(noise, rate, found.lower, "remove") >= delta
 
 
-@pytest.mark.parametrize(("mu", "count", "epsilon"), [(1 / 38.239234809390894, 1, 1.0), (1 / 54.0, 2, 1.0), (1 / 54.0, 2, 10.0)])
+@pytest.mark.parametrize(
+    ("mu", "count", "epsilon"), [(1 / 38.239234809390894, 1, 1.0), (1 / 54.0, 2, 1.0), (1 / 54.0, 2, 10.0)]
+)
 def test_what_underflows_is_counted(mu: float, count: int, epsilon: float) -> None:
     """Terms that underflow were 0 in the upper end, too."""
     built, _ = contour.build([(GaussianTransform(mu), count)], epsilon=epsilon)

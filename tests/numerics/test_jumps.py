@@ -266,7 +266,9 @@ def test_a_sure_jump_with_a_soft_edge() -> None:
                 beta = mp.ncdf((band.high - x) / w) - mp.ncdf((band.low - x) / w)
                 return mp.npdf(x) * (ratio - mp.exp(epsilon)) * beta
 
-            truth = float(mp.quad(integrand, [mpf(t), 5.0, 5.2, 5.5, 6.0, 7.0] if t < 5 else [mpf(t), 5.2, 5.5, 6.0, 7.0]))
+            truth = float(
+                mp.quad(integrand, [mpf(t), 5.0, 5.2, 5.5, 6.0, 7.0] if t < 5 else [mpf(t), 5.2, 5.5, 6.0, 7.0])
+            )
             low, high = both.bounds(float(epsilon))
             assert low <= truth <= high
             assert high < 1.1 * truth or t > 4.8

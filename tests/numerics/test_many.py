@@ -64,7 +64,13 @@ def test_pieces_of_any_size_give_the_same_bits(monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.parametrize(
     ("noise", "rate", "steps", "delta"),
-    [(1.0, 0.01, 1000, 1e-5), (4.0, 0.05, 10_000, 1e-8), (0.7, 0.02, 300, 1e-3), (2.0, 0.3, 50, 1e-6), (10.0, 0.9, 20, 0.1)],
+    [
+        (1.0, 0.01, 1000, 1e-5),
+        (4.0, 0.05, 10_000, 1e-8),
+        (0.7, 0.02, 300, 1e-3),
+        (2.0, 0.3, 50, 1e-6),
+        (10.0, 0.9, 20, 0.1),
+    ],
 )
 def test_the_truth_is_inside(noise: float, rate: float, steps: int, delta: float) -> None:
     """By the transform in 30 digits, integrated by mpmath, at both ends; and by the ladder's contour, with bounds."""
@@ -109,7 +115,9 @@ def test_delta_of_many_epsilons(noise: float, rate: float, steps: int, end: floa
     assert np.all((low <= high) | ~known)
     assert np.all((high - low)[known] <= 1e-7 * high[known])
     forward, backward = (Curve(((SampledPair(GaussianPair(1 / noise), rate, add), steps),)) for add in (False, True))
-    for epsilon, a, b in zip(points[known][::5].tolist(), low[known][::5].tolist(), high[known][::5].tolist(), strict=True):
+    for epsilon, a, b in zip(
+        points[known][::5].tolist(), low[known][::5].tolist(), high[known][::5].tolist(), strict=True
+    ):
         found = [curve.delta(epsilon) for curve in (forward, backward)]
         assert max(bound.lower for bound in found) <= b
         assert a <= max(bound.upper for bound in found)
@@ -152,7 +160,8 @@ def test_nodes_have_all_digits_of_what_differs_from_1(noise: float, rate: float,
         def m(s: object) -> object:
             power = -s if add else s + 1
             return mp.quad(
-                lambda t: mp.npdf(t) * mp.exp(power * mp.log(1 - q + q * mp.exp(mu * t - mu * mu / 2))), mp.linspace(-12, 24, 25)
+                lambda t: mp.npdf(t) * mp.exp(power * mp.log(1 - q + q * mp.exp(mu * t - mu * mu / 2))),
+                mp.linspace(-12, 24, 25),
             )
 
         real = m(mpf(3))
@@ -180,10 +189,14 @@ def two_adds(noise: float, rate: float, epsilon: float) -> float:
 
         last = (mp.exp(-e) / (1 - q) - 1 + q) / q  # r(t) from which on no t' is enough
         stop = mp.log(last) / mu + mu / 2
-        return float(mp.quad(inner, [*mp.linspace(-12, stop - 1, 7), *(stop - mpf(2) ** -k for k in range(1, 16)), stop]))
+        return float(
+            mp.quad(inner, [*mp.linspace(-12, stop - 1, 7), *(stop - mpf(2) ** -k for k in range(1, 16)), stop])
+        )
 
 
-@pytest.mark.parametrize(("noise", "rate", "epsilon"), [(2.0, 0.5, 0.3), (1.0, 0.9, 1.5), (4.0, 0.99, 0.5), (1.5, 0.7, 1.0)])
+@pytest.mark.parametrize(
+    ("noise", "rate", "epsilon"), [(2.0, 0.5, 0.3), (1.0, 0.9, 1.5), (4.0, 0.99, 0.5), (1.5, 0.7, 1.0)]
+)
 @QUIET
 def test_the_other_order(noise: float, rate: float, epsilon: float) -> None:
     """Its contour has the truth inside, and a δ a little below what it is, is not said to be enough."""
@@ -218,7 +231,11 @@ def test_arrays_where_a_number_stands() -> None:
         assert epsilon.upper.shape == (2, 2)
         for place, delta in (((0, 0), 1e-5), ((0, 1), 0.7), ((1, 1), 0.0)):
             alone = run.epsilon(delta=delta)
-            assert (epsilon[place].lower, epsilon[place].upper, epsilon[place].route) == (alone.lower, alone.upper, alone.route)
+            assert (epsilon[place].lower, epsilon[place].upper, epsilon[place].route) == (
+                alone.lower,
+                alone.upper,
+                alone.route,
+            )
             assert epsilon[place].delta == delta
         found = run.delta(epsilon=[0.5, 0.0])
         for i, at in enumerate((0.5, 0.0)):

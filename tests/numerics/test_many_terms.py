@@ -1,7 +1,7 @@
 """The error budget of many contours (proofs/engine.md, §8), term by term, as test_engine.py has that of one.
 
-For every term: a question at which it dominates and the enclosure still holds, and the same with the term set to zero, in which
-it does not.
+For every term: a question at which it dominates and the enclosure still holds, and the same with the term set to zero,
+in which it does not.
 """
 
 from __future__ import annotations
@@ -78,7 +78,9 @@ def test_lost() -> None:
     run, epsilon = (1.0, 0.001, 1000), 1.2
     truth = truth_of(*run, epsilon)
     rule = rule_of(*run, math.log(truth) + 52)
-    line = dataclasses.replace(line_of(rule, 9.0, 15.0, 120.0), slack=np.zeros((1, 1)))  # without the edge, which is large
+    line = dataclasses.replace(
+        line_of(rule, 9.0, 15.0, 120.0), slack=np.zeros((1, 1))
+    )  # without the edge, which is large
     cut = float(rule.points[0, np.isfinite(rule.weight[0])].max() + 0.5 * rule.step[0])
     usual = 1000 * 0.999 * math.exp(float(log_normal_tail(one(cut))[0]))
     shifted = 1000 * 0.001 * math.exp(float(log_normal_tail(one(cut - 1))[0]))

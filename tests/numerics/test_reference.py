@@ -79,7 +79,9 @@ def test_one_step_is_the_closed_form(noise: float, direction: ref.Order) -> None
 
 @pytest.mark.parametrize("direction", quick(DIRECTIONS, 0))
 @pytest.mark.parametrize(("noise", "rate", "eps"), quick([(6.0, 0.3, 0.05), (4.0, 0.6, -0.3)], 0))
-def test_contour_is_the_quadrature_for_one_and_two_steps(noise: float, rate: float, eps: float, direction: ref.Order) -> None:
+def test_contour_is_the_quadrature_for_one_and_two_steps(
+    noise: float, rate: float, eps: float, direction: ref.Order
+) -> None:
     one = ref.run_delta([(noise, rate, 1)], eps, direction, 18)
     assert close(one, ref.one_step_delta(noise, rate, eps, direction), 17)
     two = ref.sampled_gaussian_delta(noise, rate, 2, eps, direction, 18)
@@ -123,7 +125,12 @@ def test_count_is_repetition_and_order_does_not_matter(direction: ref.Order) -> 
 @pytest.mark.parametrize(
     ("noise", "rate", "steps", "delta"),
     quick(
-        [(1.0, 0.01, 2000, "1e-100"), (0.8, 1e-5, 3_000_000, "1e-8"), (1.0, 1e-4, 10**9, "1e-8"), (5.8, 1.5e-4, 2279, "2e-24")],
+        [
+            (1.0, 0.01, 2000, "1e-100"),
+            (0.8, 1e-5, 3_000_000, "1e-8"),
+            (1.0, 1e-4, 10**9, "1e-8"),
+            (5.8, 1.5e-4, 2279, "2e-24"),
+        ],
         2,
     ),
 )

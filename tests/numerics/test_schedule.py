@@ -160,7 +160,9 @@ def test_terms_are_counted():
         exact = truth(entries, mp.mpf(3))
     found = coarse.log_real(np.array([3.0]))
     assert abs(float(exact) - found.value[0]) <= found.error[0]
-    sharp = type(prepared)(transform, prepared.counts, coarse.step, prepared.theta, coarse.y, 0.0).log_real(np.array([3.0]))
+    sharp = type(prepared)(transform, prepared.counts, coarse.step, prepared.theta, coarse.y, 0.0).log_real(
+        np.array([3.0])
+    )
     assert not abs(float(exact) - sharp.value[0]) <= sharp.error[0]
 
 
@@ -168,7 +170,8 @@ def test_terms_are_counted():
 def test_runs_as_one_by_one(monkeypatch, number, delta):
     def run():
         return pc.Run.of(
-            pc.PoissonSampled(pc.Gaussian(1 + k / number), 0.01 * (1 + k / number)) * (1 + 20 * (k % 3)) for k in range(number)
+            pc.PoissonSampled(pc.Gaussian(1 + k / number), 0.01 * (1 + k / number)) * (1 + 20 * (k % 3))
+            for k in range(number)
         )
 
     found = run().epsilon(delta=delta)

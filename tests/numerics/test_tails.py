@@ -1,7 +1,7 @@
 """`Pair.profile`: δ within its error, and a line below the whole profile with the tail's slope (proofs/tails.md).
 
-The truth is in 150 digits. By the lemma of Neyman and Pearson, power(s), the largest P(φ) of a test with Q(φ) ≤ s, tells which
-lines lie below a profile: p − s·x does iff p ≤ power(s). Sampling changes the power in closed form.
+The truth is in 150 digits. By the lemma of Neyman and Pearson, power(s), the largest P(φ) of a test with Q(φ) ≤ s,
+tells which lines lie below a profile: p − s·x does iff p ≤ power(s). Sampling changes the power in closed form.
 """
 
 from __future__ import annotations
@@ -76,7 +76,9 @@ class Shift:
     def above(self, loss: mpf) -> tuple[mpf, mpf]:
         if self.q == 1:
             return self.tails(loss / (self.a - self.b) + (self.a + self.b) / 2)
-        return self.tails((loss / 2 + mp.asinh((1 - self.q) * mp.sinh(loss / 2) * mp.exp(self.a**2 / 2) / self.q)) / self.a)
+        return self.tails(
+            (loss / 2 + mp.asinh((1 - self.q) * mp.sinh(loss / 2) * mp.exp(self.a**2 / 2) / self.q)) / self.a
+        )
 
     def power(self, s: mpf) -> mpf:
         if not 0 < s < 1:
@@ -130,7 +132,9 @@ class OppositeLaplace:
     def power(self, s: mpf) -> mpf:
         if not 0 < s < 1:
             return mpf(s >= 1)
-        level = mp.exp(log_root(lambda t: mp.log(self.laws(mp.exp(t))[1]) - mp.log(s), mp.log(s) - 1, mp.log(s) + 110 + self.a))
+        level = mp.exp(
+            log_root(lambda t: mp.log(self.laws(mp.exp(t))[1]) - mp.log(s), mp.log(s) - 1, mp.log(s) + 110 + self.a)
+        )
         return self.laws(min(level, mpf(1)))[0]
 
     @property
@@ -226,7 +230,9 @@ def check(pair: Pair, truth: Truth, losses: list[float]) -> None:
     delta, tail, error = pair.profile(np.array(losses))
     blur = slope_error(delta, tail, error) / 1.001
     with mp.workdps(DIGITS):
-        for e, value, slope, off, bound in zip(losses, *map(np.ndarray.tolist, (delta, tail, blur, error)), strict=True):
+        for e, value, slope, off, bound in zip(
+            losses, *map(np.ndarray.tolist, (delta, tail, blur, error)), strict=True
+        ):
             y = mp.exp(mpf(e))
             p, s = truth.above(mpf(e))
             assert abs(value - max(p - y * s, 0)) <= bound, (pair, e)
@@ -244,9 +250,21 @@ def near(pair: Pair, rng: random.Random) -> list[float]:
     found, top = [0.0, 1e-300, 1e-17, 1e-9], pair.max_loss
     atoms = pair.atoms
     edges = [top] if 0 < top < math.inf else []
-    edges += [] if atoms is None else rng.sample(atoms.losses[atoms.losses > 0].tolist(), min(3, int(np.sum(atoms.losses > 0))))
+    edges += (
+        []
+        if atoms is None
+        else rng.sample(atoms.losses[atoms.losses > 0].tolist(), min(3, int(np.sum(atoms.losses > 0))))
+    )
     for x in edges:
-        found += [x, ulps(x, rng), ulps(x, rng), math.nextafter(x, 0), math.nextafter(x, 2 * x), x * (1 - 1e-9), x * rng.random()]
+        found += [
+            x,
+            ulps(x, rng),
+            ulps(x, rng),
+            math.nextafter(x, 0),
+            math.nextafter(x, 2 * x),
+            x * (1 - 1e-9),
+            x * rng.random(),
+        ]
     far = max(float(pair.profile(np.zeros(1))[0][0]), 1e-12)
     while far < 600 and pair.profile(np.array([1.5 * far]))[0][0] > 1e-290:
         far *= 1.5
@@ -287,7 +305,8 @@ def two_point(rng: random.Random, count: int = 1) -> Made:
         total = -mp.expm1(-mpf(up) - mpf(down))
         p, r = -mp.expm1(-mpf(down)) / total, mp.exp(-mpf(down)) * -mp.expm1(-mpf(up)) / total
         masses = [
-            (mp.binomial(count, k) * p**k * r ** (count - k), k * mpf(up) - (count - k) * mpf(down)) for k in range(count + 1)
+            (mp.binomial(count, k) * p**k * r ** (count - k), k * mpf(up) - (count - k) * mpf(down))
+            for k in range(count + 1)
         ]
         truth = Atoms.of([(mass, mass * mp.exp(-loss)) for mass, loss in masses])
     found = TwoPointPair(up, down).power(count)
@@ -354,7 +373,10 @@ def opposite_integers(rng: random.Random) -> Made:
                 weight[x + y] += p * r
         total, loss = mp.fsum(weight.values()), shift / mpf(sigma) ** 2
         laws = [
-            [w / total * (1 - mpf(q) + mpf(q) * mp.exp(loss * (s * x - mpf(count * shift) / 2))) for x, w in weight.items()]
+            [
+                w / total * (1 - mpf(q) + mpf(q) * mp.exp(loss * (s * x - mpf(count * shift) / 2)))
+                for x, w in weight.items()
+            ]
             for s in (1, -1)
         ]
         truth = Atoms.of(list(zip(*laws, strict=True)))
@@ -387,7 +409,16 @@ def sampled(base: Callable[[random.Random], Made]) -> Callable[[random.Random], 
     return make
 
 
-MAKERS = [*BASES, powers, with_rest, opposite, opposite_laplace, opposite_integers, opposite_outcomes, *map(sampled, BASES)]
+MAKERS = [
+    *BASES,
+    powers,
+    with_rest,
+    opposite,
+    opposite_laplace,
+    opposite_integers,
+    opposite_outcomes,
+    *map(sampled, BASES),
+]
 
 
 @pytest.mark.parametrize("count", [1, pytest.param(60, marks=pytest.mark.slow)], ids=["few", "many"])

@@ -79,7 +79,9 @@ def test_profile_reaches_far_enough(run: pc.Run) -> None:
 def test_tradeoff_and_attack_points() -> None:
     run = pc.Gaussian(1.0)
     seen = attacks.from_counts([400, 700], 1000, [60, 300], 1000)
-    figure = pictures.tradeoff(run, attack=seen, roc=(np.array([0.0, 1.0]), np.array([0.2, 1.0])), points=[(0.05, 0.74)])
+    figure = pictures.tradeoff(
+        run, attack=seen, roc=(np.array([0.0, 1.0]), np.array([0.2, 1.0])), points=[(0.05, 0.74)]
+    )
     alpha, beta = line(figure)
     assert beta == pytest.approx(norm.cdf(norm.ppf(1 - np.array(alpha)) - 1), abs=1e-7)
     assert line(figure, 0, axes=1)[1] == pytest.approx(1 - np.array(beta))
@@ -148,13 +150,24 @@ def test_map_of_noise_and_steps() -> None:
     truth = [[pc.GDP(float(one)).epsilon(delta=1e-5).upper for one in row] for row in mu]
     assert found == pytest.approx(np.array(truth), rel=1e-9)
     assert found[1, 1] == pytest.approx(found[0, 0], rel=1e-9)  # σ√4 at 4T
-    leaks = pictures.noise_and_steps(lambda z: pc.ApproxDP(1.0, z), noise_multipliers=[1e-9, 0.1], steps=[1, 2], delta=1e-5)
-    assert np.ma.getmaskarray(leaks.axes[0].collections[0].get_array()).tolist() == [[False, True]] * 2  # ∞ has no colour
+    leaks = pictures.noise_and_steps(
+        lambda z: pc.ApproxDP(1.0, z), noise_multipliers=[1e-9, 0.1], steps=[1, 2], delta=1e-5
+    )
+    assert (
+        np.ma.getmaskarray(leaks.axes[0].collections[0].get_array()).tolist() == [[False, True]] * 2
+    )  # ∞ has no colour
     with pytest.raises(pc.PrivcalcError, match="finite"):
         pictures.noise_and_steps(lambda z: pc.ApproxDP(1.0, z), noise_multipliers=[0.1, 0.2], steps=[1, 2], delta=1e-5)
-    for wrong in ({"steps": [2, 1]}, {"steps": [1]}, {"noise_multipliers": [2.0, 2.0]}, {"noise_multipliers": [0.0, 1.0]}):
+    for wrong in (
+        {"steps": [2, 1]},
+        {"steps": [1]},
+        {"noise_multipliers": [2.0, 2.0]},
+        {"noise_multipliers": [0.0, 1.0]},
+    ):
         with pytest.raises(pc.PrivcalcError, match=next(iter(wrong))):
-            pictures.noise_and_steps(pc.Gaussian, **{"noise_multipliers": sigmas, "steps": steps, "delta": 1e-5} | wrong)
+            pictures.noise_and_steps(
+                pc.Gaussian, **{"noise_multipliers": sigmas, "steps": steps, "delta": 1e-5} | wrong
+            )
 
 
 def test_sorted_realised_losses() -> None:
@@ -193,7 +206,9 @@ def test_plan() -> None:
             assert y == [getattr(choice, field) for choice in choices[2 * epochs : 2 * epochs + 2]]
 
 
-def test_without_matplotlib(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_matplotlib(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     pc.certify(pc.Gaussian(1.0), delta=1e-5).save(tmp_path / "c.json")
     monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
     with pytest.raises(pc.PrivcalcError, match=r"pip install matplotlib"):
@@ -255,7 +270,14 @@ def test_page_says_what_the_certificate_says(made: tuple[Certificate, str]) -> N
     assert certificate.guarantee.epsilon.stated("ε") in reader.text
     for point in certificate.document["curve"]:
         assert certificate.run.epsilon(delta=point["delta"]).stated("ε") in reader.text
-    for words in ("learning rate tuned", "records = 100", "independent coins", str(certificate), "privcalc verify", "--rigorous"):
+    for words in (
+        "learning rate tuned",
+        "records = 100",
+        "independent coins",
+        str(certificate),
+        "privcalc verify",
+        "--rigorous",
+    ):
         assert words in reader.text
     assert certificate.document["ledgers"][0]["hash"] in reader.text
     assert page(certificate) == text
@@ -287,7 +309,9 @@ def test_page_needs_nothing_from_elsewhere(made: tuple[Certificate, str]) -> Non
         assert not re.search(r"<script|<image|<foreignObject|\son\w+=|href=\"(?!#)", svg)
 
 
-HOSTILE = "</pre></title><script>alert(1)</script><img src=x onerror=alert(2)>\"'&$title ${unit} \u202e\x00\x1b[31m $\\alpha$"
+HOSTILE = (
+    "</pre></title><script>alert(1)</script><img src=x onerror=alert(2)>\"'&$title ${unit} \u202e\x00\x1b[31m $\\alpha$"
+)
 
 
 def replaced(value: Any, path: str = "") -> Any:
@@ -312,7 +336,8 @@ def test_a_hostile_certificate_injects_nothing(made: tuple[Certificate, str], mo
     certificate, _ = made
     drawn: list[Any] = []
     monkeypatch.setattr(
-        "privcalc.certificate.html.profile_table", lambda run, epsilons, relation: pc.profile_table(pc.Gaussian(1.0), [0.0, 1.0])
+        "privcalc.certificate.html.profile_table",
+        lambda run, epsilons, relation: pc.profile_table(pc.Gaussian(1.0), [0.0, 1.0]),
     )
     for name in ("profile", "tradeoff"):
         monkeypatch.setattr(pictures, name, lambda run, **options: drawn.append(options["points"]))

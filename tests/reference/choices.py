@@ -1,7 +1,7 @@
 """Adaptive choices by brute force: every strategy on a coarse grid, from below and, with what lies between, from above.
 
-Nothing is searched: what the engine shows about the best line (``proofs/choices.md``, §2) is not used. Losses that are hardly
-reached are taken from a bound of their probability, which zCDP gives.
+Nothing is searched: what the engine shows about the best line (``proofs/choices.md``, §2) is not used. Losses that are
+hardly reached are taken from a bound of their probability, which zCDP gives.
 """
 
 from __future__ import annotations
@@ -71,7 +71,9 @@ def _play(a: float, count: int) -> _Table:
     """V after all choices."""
     rho = count * min(a * a / 8, a * math.tanh(a / 2))
     far = (rho + 2 * math.sqrt(RARE * rho)) / a
-    reach, beyond = (count, 0.0) if far >= count else (math.ceil(far), math.exp(-RARE) * (1 + 1e-9))  # δ ≤ e^{−(ε − ρ)²/4ρ}
+    reach, beyond = (
+        (count, 0.0) if far >= count else (math.ceil(far), math.exp(-RARE) * (1 + 1e-9))
+    )  # δ ≤ e^{−(ε − ρ)²/4ρ}
     price = 2.0 * count * (reach + 1)
     m = int(min(max(math.sqrt(WORK / price), COARSEST), FINEST))
     if m * m * price > MOST_WORK or (reach + 1) * a > 700:

@@ -154,8 +154,8 @@ def _plan(
 def run_bounds(entries: Sequence[Entry], epsilons: Sequence[float], direction: Direction) -> list[float]:
     """Upper bounds of ``run_delta``, at most 1, quickly, in double precision: the moment bound at the best c of a grid.
 
-    For any c > 0 log delta <= K(c) + c log c - (1 + c) log(1 + c) - c eps. K(c) is taken twice, with two steps; where they
-    disagree, where rounding might count, or where that takes long, the bound is 1.
+    For any c > 0 log delta <= K(c) + c log c - (1 + c) log(1 + c) - c eps. K(c) is taken twice, with two steps; where
+    they disagree, where rounding might count, or where that takes long, the bound is 1.
 
     Example:
         >>> run_bounds([(2.0, 1.0, 1)], [1.0], "remove")[0] < 0.02  # it is 0.0068
@@ -186,7 +186,9 @@ def run_bounds(entries: Sequence[Entry], epsilons: Sequence[float], direction: D
 def _size(z: float, q: float, c: float) -> float:
     """At least the sum of the moduli of all added up in a logarithm of ``_window`` (or in the K of a Gaussian)."""
     far = 10 * z + 2 * c + 1  # of x
-    return (2 * c + 1) * ((2 * far + 1) / (z * z) - math.log(q) - (math.log1p(-q) if q < 1 else 0.0)) + (far / z) ** 2 + 1
+    return (
+        (2 * c + 1) * ((2 * far + 1) / (z * z) - math.log(q) - (math.log1p(-q) if q < 1 else 0.0)) + (far / z) ** 2 + 1
+    )
 
 
 # --- the contour integral -----------------------------------------------------------------------
@@ -236,7 +238,9 @@ class _Ratios:
     def next(self, rows: int) -> list[Any]:
         """The sums for the next rows; terms that no longer count are left out."""
         kept = [size + self.first * fall > -mp.prec for size, fall in self.sizes]
-        self.row, self.sizes, self.powers = (list(itertools.compress(x, kept)) for x in (self.row, self.sizes, self.powers))
+        self.row, self.sizes, self.powers = (
+            list(itertools.compress(x, kept)) for x in (self.row, self.sizes, self.powers)
+        )
         if not self.row:
             return [0] * (rows * _WIDTH)
         left = []
@@ -255,7 +259,8 @@ def _weights(
 ) -> list[Any]:
     """The a_j of the module docstring, until their sum over all further j is below ``small``.
 
-    That sum is judged from the last half block, as if |M| did not increase beyond it. A block is half of what came before.
+    That sum is judged from the last half block, as if |M| did not increase beyond it. A block is half of what came
+    before.
     """
     number: Number = mp.mpmathify if flint is None else flint.acb
     c, h, least, rows = mpf(line.real), mpf(line.step), number(small).real, 2

@@ -119,7 +119,9 @@ def _opposite(z: mpf, q: mpf, eps: mpf) -> mpf:
         return mp.log1p(q * mp.expm1((2 * x - 1) / (2 * z * z))) - mp.log1p(q * mp.expm1((-2 * x - 1) / (2 * z * z)))
 
     far = z * z * (abs(eps) - mp.log(q) + 1) + mpf("0.5")  # log(qr) alone is above |eps| there
-    x = mp.findroot(lambda x: loss(x) - eps, (-far, far), solver="anderson", tol=mpf(10) ** -90, verify=False, maxsteps=2000)
+    x = mp.findroot(
+        lambda x: loss(x) - eps, (-far, far), solver="anderson", tol=mpf(10) ** -90, verify=False, maxsteps=2000
+    )
     if not abs(loss(x) - eps) < mpf(10) ** -40 * q:
         raise ArithmeticError("no root of the loss")
     stay, up, down = (mp.ncdf((m - x) / z) for m in (0, 1, -1))

@@ -73,13 +73,25 @@ GOOD = {"kind": "Gaussian", "noise_multiplier": 2.0}
         {"kind": "Gauss", "noise_multiplier": 2.0},
         {"kind": "Gaussian"},
         {**GOOD, "clipped": True},
-        *({**GOOD, "noise_multiplier": z} for z in (0, -1.0, "2", True, None, float("inf"), float("nan"), 1e300, 1e-300)),
+        *(
+            {**GOOD, "noise_multiplier": z}
+            for z in (0, -1.0, "2", True, None, float("inf"), float("nan"), 1e300, 1e-300)
+        ),
         *({"kind": "PoissonSampled", "mechanism": GOOD, "rate": q} for q in (0, 1.5, -0.1, "0.1")),
-        {"kind": "PoissonSampled", "mechanism": {"kind": "PoissonSampled", "mechanism": GOOD, "rate": 0.5}, "rate": 0.5},
+        {
+            "kind": "PoissonSampled",
+            "mechanism": {"kind": "PoissonSampled", "mechanism": GOOD, "rate": 0.5},
+            "rate": 0.5,
+        },
         {"kind": "PoissonSampled", "mechanism": [GOOD], "rate": 0.5},
         {"kind": "DiscreteGaussian", "noise_multiplier": 1.0, "sensitivity": 1.5},
         {"kind": "DiscreteGaussian", "noise_multiplier": 1.0, "sensitivity": 1, "norm": 3},
-        {"kind": "CustomMechanism", "with_record": [0.5, 0.5], "without_record": [0.5, 0.4], "relation": "add-or-remove-one"},
+        {
+            "kind": "CustomMechanism",
+            "with_record": [0.5, 0.5],
+            "without_record": [0.5, 0.4],
+            "relation": "add-or-remove-one",
+        },
         {"kind": "RDP", "orders": [1.0], "epsilons": [1.0], "relation": "add-or-remove-one"},
         {"kind": "MinSeparation", "separation": 3, "most": None},
         {"kind": "Parallel", "parts": []},
@@ -95,7 +107,8 @@ def test_what_is_not_known_is_no_proof(mechanism: object) -> None:
 
 
 @pytest.mark.parametrize(
-    "run", [None, {}, [1], [{"mechanism": GOOD}], [{"mechanism": GOOD, "count": 0}], [{"mechanism": GOOD, "count": 1.0}]]
+    "run",
+    [None, {}, [1], [{"mechanism": GOOD}], [{"mechanism": GOOD, "count": 0}], [{"mechanism": GOOD, "count": 1.0}]],
 )
 def test_runs_that_are_none(run: object) -> None:
     with pytest.raises(UnprovableError):
@@ -112,7 +125,9 @@ def test_questions_that_are_none() -> None:
 
 
 @given(mechanism=mechanisms, count=st.integers(1, 3), relation=relations, delta=deltas)
-def test_descriptions_agree_with_pairs(mechanism: pc.Mechanism, count: int, relation: pc.Relation, delta: float) -> None:
+def test_descriptions_agree_with_pairs(
+    mechanism: pc.Mechanism, count: int, relation: pc.Relation, delta: float
+) -> None:
     """Bounds of δ overlap the engine's: from above no less than what occurs, from below no more than what dominates."""
     run = mechanism * count
     try:
@@ -208,7 +223,10 @@ def test_turns_and_bins_in_balls() -> None:
         one = described(mechanism_to_json(pc.CorrelatedGaussian(1.0, Toeplitz([1.0, 0.5], 9), taking)))
         parts = one.fields["strategy"], one.fields["participation"]
         if of is turns:
-            assert [(round(float(norm), 12), uses) for norm, uses in turns(*parts, low=False)] == [(1.118033988750, 2), (1.0, 1)]
+            assert [(round(float(norm), 12), uses) for norm, uses in turns(*parts, low=False)] == [
+                (1.118033988750, 2),
+                (1.0, 1),
+            ]
         else:
             assert bins(*parts, low=False) == (3.5, 2)
             assert bins(*parts, low=True) == (2.5, 4)

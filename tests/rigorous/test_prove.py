@@ -270,7 +270,9 @@ def test_the_transform_of_integers(sigma: float, shift: int) -> None:
         factor, s2 = Integers(1, Fraction(sigma) ** 2, shift), mpf(sigma) ** 2
         for c, u in ((0.75, 0.0), (3.5, 1.25), (0.5, 40.0)):
             s, reach = mp.mpc(c, u), math.ceil(sigma * 16 + (c + 2) * shift) + 2
-            terms = [(mp.exp(-mpf(y * y) / (2 * s2)), shift / s2 * (y + mpf(shift) / 2)) for y in range(-reach, reach + 1)]
+            terms = [
+                (mp.exp(-mpf(y * y) / (2 * s2)), shift / s2 * (y + mpf(shift) / 2)) for y in range(-reach, reach + 1)
+            ]
             truth = sum(p * mp.exp(s * x) for p, x in terms) / sum(p for p, _ in terms)
             (ratio,) = factor.line(c, u, 60.0).ratios(1, 1)
             found = ratio * factor.log_moment(c).exp()
@@ -529,10 +531,14 @@ def test_quadrature_against_closed_moments(monkeypatch: pytest.MonkeyPatch, how:
             truth = factor.log_moment(c)
             assert lower(truth) > upper(truth) * (1 - 1e-15)
         else:
-            terms = (math.comb(3, k) * (1 - q) ** (3 - k) * q**k * mp.exp((k * k - k) * mpf(mu) ** 2 / 2) for k in range(4))
+            terms = (
+                math.comb(3, k) * (1 - q) ** (3 - k) * q**k * mp.exp((k * k - k) * mpf(mu) ** 2 / 2) for k in range(4)
+            )
             truth = arb(float(mp.log(mp.fsum(terms)))) + balls.error(arb(1e-15))
         plan = rotation.Mixture._grid
-        monkeypatch.setattr(rotation.Mixture, "_grid", lambda self, c, nats, real: SPOILT[how](plan(self, c, nats, real=real)))
+        monkeypatch.setattr(
+            rotation.Mixture, "_grid", lambda self, c, nats, real: SPOILT[how](plan(self, c, nats, real=real))
+        )
         for found in (factor.log_moment(c), factor.line(c, 0.5, 60.0).log_peak):
             if found.is_finite():  # or too wide to say anything
                 assert found.overlaps(truth)
@@ -563,7 +569,11 @@ def test_quadrature_with_a_long_step(monkeypatch: pytest.MonkeyPatch, step: floa
 
 
 @given(
-    x=st.floats(1e-3, 1.0), y=st.floats(1e-3, 1e3), angle=st.floats(0.01, 3.0), c=st.floats(0.1, 30.0), share=st.floats(-1.0, 1.0)
+    x=st.floats(1e-3, 1.0),
+    y=st.floats(1e-3, 1e3),
+    angle=st.floats(0.01, 3.0),
+    c=st.floats(0.1, 30.0),
+    share=st.floats(-1.0, 1.0),
 )
 def test_kappa(x: float, y: float, angle: float, c: float, share: float) -> None:
     """|x + ye^{iα}|^p ≤ κ(x + y)^p, for p = −c and p = c + 1."""
@@ -595,7 +605,9 @@ def test_nodes_against_certified_integrals(order: str) -> None:
                     total += power * base.log()
                 return total.exp()
 
-            whole = flint.acb.integral(integrand, acb(-30, 0), acb(40, 0), rel_tol=arb(2) ** -80) / (2 * balls.pi()).sqrt()
+            whole = (
+                flint.acb.integral(integrand, acb(-30, 0), acb(40, 0), rel_tol=arb(2) ** -80) / (2 * balls.pi()).sqrt()
+            )
             gap = abs(whole - found[k])
             assert upper(gap) < 1e-15 * abs(float(whole.real)) + 1e-15
 
@@ -824,7 +836,8 @@ def test_the_transform_of_a_lognormal(nats: float) -> None:
         s = mp.mpc(c, k * h)
         turn = mp.mpc(0, -1 if k else 0)
         truth = mp.quad(
-            lambda x, s=s, turn=turn: mp.npdf(x + turn) * mp.exp(-s * mp.exp(mu * (x + turn) - 0.5)), [-9, -4, -2, 0, 2, 4, 9]
+            lambda x, s=s, turn=turn: mp.npdf(x + turn) * mp.exp(-s * mp.exp(mu * (x + turn) - 0.5)),
+            [-9, -4, -2, 0, 2, 4, 9],
         )
         sizes.append((k * h, abs(truth)))
         assert abs(mp.mpc(float(found[k].real.mid()), float(found[k].imag.mid())) - truth) <= slack + 1e-13
@@ -848,4 +861,7 @@ def test_too_short_a_sum_is_paid_for(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_allocations_that_are_not_proved(noise: float) -> None:
     found = pc.prove(pc.RandomAllocation(pc.Gaussian(noise), steps=10), epsilon=0.5, delta=1e-6)
     assert found.verdict == ("proved" if noise > 1 else "undecided")
-    assert pc.prove(pc.RandomAllocation(pc.Gaussian(1.0), steps=10, choices=2), epsilon=0.5, delta=1e-6).verdict == "undecided"
+    assert (
+        pc.prove(pc.RandomAllocation(pc.Gaussian(1.0), steps=10, choices=2), epsilon=0.5, delta=1e-6).verdict
+        == "undecided"
+    )

@@ -128,7 +128,9 @@ EIGHTH = 27073855011448406493182252872256587889368042675753135194637436097503034
 
 
 @pytest.mark.parametrize("sign_bit", [0, 1])
-@pytest.mark.parametrize("y", [0, 1, P - 1, P, P + 1, EIGHTH, P - EIGHTH], ids=["0", "1", "-1", "p", "p+1", "8th", "-8th"])
+@pytest.mark.parametrize(
+    "y", [0, 1, P - 1, P, P + 1, EIGHTH, P - EIGHTH], ids=["0", "1", "-1", "p", "p+1", "8th", "-8th"]
+)
 def test_a_key_of_small_order_is_refused(signed, tmp_path, y, sign_bit):
     """Anybody makes signatures of it: with (the point 1, 0) for one in eight messages, of which the time makes many."""
     path, sig, _ = signed
@@ -208,7 +210,9 @@ def test_a_cut_grown_or_rewritten_ledger_is_seen(ledger, key, tmp_path):
         other.pause()
     with pytest.raises(pc.Contradiction, match="another ledger"):
         check(tmp_path / "new", tmp_path / "sig", public)
-    check(tmp_path / "older", tmp_path / "sig", public)  # replayed together: no signature can tell; the budget's anchors do
+    check(
+        tmp_path / "older", tmp_path / "sig", public
+    )  # replayed together: no signature can tell; the budget's anchors do
 
 
 def test_private_keys_are_their_owners_alone(key, ledger, tmp_path):
@@ -251,11 +255,15 @@ def test_encrypted_keys_need_their_passphrase(ledger, tmp_path):
 )
 def test_no_other_kinds_of_keys(ledger, key, tmp_path, make):
     other = make()
-    (tmp_path / "other").write_bytes(other.private_bytes(PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()))
+    (tmp_path / "other").write_bytes(
+        other.private_bytes(PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    )
     (tmp_path / "other").chmod(0o600)
     with pytest.raises(pc.PrivcalcError, match="must be an Ed25519 key"):
         sign(ledger, tmp_path / "other")
-    (tmp_path / "pub").write_bytes(other.public_key().public_bytes(PEM, serialization.PublicFormat.SubjectPublicKeyInfo))
+    (tmp_path / "pub").write_bytes(
+        other.public_key().public_bytes(PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
+    )
     with pytest.raises(pc.PrivcalcError, match="must be an Ed25519 key"):
         check(ledger, sign(ledger, key), tmp_path / "pub")
 

@@ -5,9 +5,9 @@ What differs then is a way by which a record reaches the output.
     data without a record  ->  run, every release recorded
     data with it           ->  run, every release replayed  ->  findings
 
-Where releases are the same, everything that is returned, and everything that is public about the next release, must be the same,
-too; and what is released may move by as much as was declared (``proofs/replay.md``). A replay finds violations, and proves
-nothing.
+Where releases are the same, everything that is returned, and everything that is public about the next release, must be
+the same, too; and what is released may move by as much as was declared (``proofs/replay.md``). A replay finds
+violations, and proves nothing.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from privcalc.relation import ADD_OR_REMOVE_ONE, REPLACE_ONE, Relation, check_re
 __all__ = ["KINDS", "Finding", "Report", "replay"]
 
 UNREPEATABLE = (
-    "process: must do the same twice on the same data, with the same releases, and does not ({}): it draws random numbers that "
-    "are not replayed (a generator that is older than the call, or not of Python, NumPy or torch; os.urandom; a GPU), keeps "
-    "something from one call to the next, or returns a time"
+    "process: must do the same twice on the same data, with the same releases, and does not ({}): it draws random "
+    "numbers that are not replayed (a generator that is older than the call, or not of Python, NumPy or torch; "
+    "os.urandom; a GPU), keeps something from one call to the next, or returns a time"
 )
 
 
@@ -53,30 +53,31 @@ def replay(
     """Run a process on neighbouring data sets, and report how else than by its releases records reach an output.
 
     Args:
-        process: a function of the data, such as one training, or a step of it. What it returns is taken to be published. It must
-            open its own ledger, in memory.
-        data: an array, or a tuple, list or mapping of arrays, with a row for each record; made up, or public, where the report
-            is to be shown to others.
-        doors: through which it releases: a class or module, or several, with functions ``gaussian(values, …, clip_norm)``,
-            ``laplace``, ``select(scores, …, sensitivity)``, ``batch(step, records)``, ``poisson_batch`` or ``fixed_size_batch``
-            as those of ``pc.Ledger``; so ``pc.Ledger``, or ``privcalc.noise`` where there is no ledger.
-        relation: add-or-remove-one: a record is added, and the number of records is private. Replace-one: it takes the place of
-            another.
+        process: a function of the data, such as one training, or a step of it. What it returns is taken to be
+            published. It must open its own ledger, in memory.
+        data: an array, or a tuple, list or mapping of arrays, with a row for each record; made up, or public, where the
+            report is to be shown to others.
+        doors: through which it releases: a class or module, or several, with functions
+            ``gaussian(values, …, clip_norm)``, ``laplace``, ``select(scores, …, sensitivity)``,
+            ``batch(step, records)``, ``poisson_batch`` or ``fixed_size_batch`` as those of ``pc.Ledger``; so
+            ``pc.Ledger``, or ``privcalc.noise`` where there is no ledger.
+        relation: add-or-remove-one: a record is added, and the number of records is private. Replace-one: it takes the
+            place of another.
         records: more records to try, each a row of every array.
         finite: whether records with NaN or ∞ cannot occur, because somebody refuses them before.
-        additive: whether releases are sums of what single records add, so that what one adds must not depend on another. Not for
-            tables, where the rows of a person are bounded together.
+        additive: whether releases are sums of what single records add, so that what one adds must not depend on
+            another. Not for tables, where the rows of a person are bounded together.
         search: how many random steps are taken from the worst record found towards worse ones.
-        releases: end each run after so many releases: 1 looks at the first step of a training, in the time of some first steps,
-            and not at what is returned. None: to the end.
+        releases: end each run after so many releases: 1 looks at the first step of a training, in the time of some
+            first steps, and not at what is returned. None: to the end.
         seed: of everything that is random.
 
     Returns:
         A :class:`Report`: what was found. It depends on the data.
 
     Raises:
-        PrivcalcError: if an argument does not fit, the process releases nothing, or is not the same twice on the same data. What
-            it raises on the data themselves is not caught.
+        PrivcalcError: if an argument does not fit, the process releases nothing, or is not the same twice on the same
+            data. What it raises on the data themselves is not caught.
 
     Example:
         >>> import numpy as np
@@ -98,7 +99,9 @@ def replay(
         raise PrivcalcError(f"relation = {relation}: must be {ADD_OR_REMOVE_ONE} or {REPLACE_ONE}")
     owners = list(doors) if isinstance(doors, (list, tuple)) else [doors]
     if not owners or not all(any(callable(getattr(owner, name, None)) for name in DOORS) for owner in owners):
-        raise PrivcalcError(f"doors = {doors!r}: must be a class or module with gaussian, laplace or select, such as pc.Ledger")
+        raise PrivcalcError(
+            f"doors = {doors!r}: must be a class or module with gaussian, laplace or select, such as pc.Ledger"
+        )
     number, steps = errors.count("seed", seed), errors.count("search", search)
     most = None if releases is None else errors.count("releases", releases, least=1)
     for name, said in (("finite", finite), ("additive", additive)):

@@ -19,13 +19,15 @@ KINDS = {
     "sensitivity": "what was released moved further than was declared: a record was not clipped, the clip norm "
     "is that of something else, batches are not drawn by coins, or what a record adds depends on the others",
     "absent": "a record that is not in the batch changed what was released",
-    "interaction": "what one record adds to a sum depends on another record, as with batch normalisation, or clipping of a mean",
+    "interaction": "what one record adds to a sum depends on another record, as with batch normalisation, "
+    "or clipping of a mean",
     "monotone": "scores that were declared monotone rose and fell",
     "control flow": "which releases there are, or their parameters or shapes, depends on a record: a number of steps, "
     "a schedule, a clip norm, a shape",
-    "output": "what is returned depends on a record although all releases were the same: something leaves without noise, "
-    "such as a private number of records, a statistic of a layer, a parameter",
-    "refusal": "the run fails, or does not, because of a record, as with values that are not finite; whether it did is an output",
+    "output": "what is returned depends on a record although all releases were the same: something leaves without "
+    "noise, such as a private number of records, a statistic of a layer, a parameter",
+    "refusal": "the run fails, or does not, because of a record, as with values that are not finite; "
+    "whether it did is an output",
 }
 """What may be found, and what it means."""
 
@@ -78,7 +80,9 @@ def _rounding(*releases: Release) -> float:
     return ROUNDED * float(np.finfo(kind).eps) * largest
 
 
-def moves(base: Sequence[Release], run: Sequence[Release], record: str, *, replaced: bool) -> tuple[list[Finding], float]:
+def moves(
+    base: Sequence[Release], run: Sequence[Release], record: str, *, replaced: bool
+) -> tuple[list[Finding], float]:
     """Return how far a record moved each release, and the largest share of a declared bound that it used.
 
     Args:
@@ -132,7 +136,8 @@ def interaction(record: str, *four: Sequence[Release]) -> list[Finding]:
 def difference(one: Any, other: Any, where: str = "the returned value") -> tuple[str, str] | None:
     """The first part in which two values differ, and how; None if they are the same, bit for bit, up to 50 levels deep.
 
-    Functions are compared by their code and what they close over, objects by their fields and by what a pickle has of them.
+    Functions are compared by their code and what they close over, objects by their fields and by what a pickle has of
+    them.
     """
     return _difference(one, other, where, 0, {})
 
@@ -186,9 +191,14 @@ def _held(value: Any) -> list[Any] | None:
         _, made_of, *state = value.__reduce_ex__(4)
     except Exception:  # it cannot be pickled, or says its name only
         return fields or None
-    if any(getattr(type(value), name) is not getattr(object, name) for name in ("__reduce__", "__reduce_ex__", "__getstate__")):
+    if any(
+        getattr(type(value), name) is not getattr(object, name)
+        for name in ("__reduce__", "__reduce_ex__", "__getstate__")
+    ):
         # What nobody can look into, and its own pickle leaves out, is no part of it.
-        fields = [{name: part for name, part in each.items() if _plain(part) or _held(part) is not None} for each in fields]
+        fields = [
+            {name: part for name, part in each.items() if _plain(part) or _held(part) is not None} for each in fields
+        ]
     return [*fields, made_of, *(list(part) if isinstance(part, Iterator) else part for part in state)]
 
 
@@ -202,7 +212,9 @@ def _equal(one: Any, other: Any) -> bool:
 
 def _plain(value: Any) -> bool:
     """Return whether a value is compared as a whole, and not attribute by attribute."""
-    return isinstance(value, (str, bytes, int, float, set, frozenset, np.ndarray, list, tuple, Mapping)) or value is None
+    return (
+        isinstance(value, (str, bytes, int, float, set, frozenset, np.ndarray, list, tuple, Mapping)) or value is None
+    )
 
 
 def _arrays(one: Any, other: Any, where: str) -> tuple[str, str] | None:

@@ -18,8 +18,8 @@ def replayed(seed: int) -> Iterator[Callable[[int], None]]:
     """Seed the global generators and ``numpy.random.default_rng()`` while this lasts; then all is as before.
 
     Yields:
-        A function that seeds them again, by a number: after each release, so that what one run drew more than another does not
-        shift what follows.
+        A function that seeds them again, by a number: after each release, so that what one run drew more than another
+        does not shift what follows.
     """
     torch: Any = sys.modules.get("torch")
     before = random.getstate(), np.random.get_state(), None if torch is None else torch.get_rng_state()

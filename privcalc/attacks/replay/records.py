@@ -59,8 +59,8 @@ class Table:
         sizes = {leaf.shape[0] if leaf.ndim else -1 for leaf in self._leaves}
         if len(sizes) != 1 or min(sizes) < 2:
             raise PrivcalcError(
-                "data: must be an array with a row for each of at least 2 records, or a tuple, list or mapping of such arrays, "
-                f"all of one length, not of lengths {sorted(sizes)}"
+                "data: must be an array with a row for each of at least 2 records, or a tuple, list or mapping of such "
+                f"arrays, all of one length, not of lengths {sorted(sizes)}"
             )
 
     def __len__(self) -> int:
@@ -76,7 +76,9 @@ class Table:
         Raises:
             PrivcalcError: if it is no row of the data.
         """
-        parts = list(row.values()) if isinstance(row, Mapping) else list(row) if isinstance(row, (tuple, list)) else [row]
+        parts = (
+            list(row.values()) if isinstance(row, Mapping) else list(row) if isinstance(row, (tuple, list)) else [row]
+        )
         if len(parts) == len(self._leaves):
             arrays = [errors.array(name, part) for part in parts]
             with contextlib.suppress(ValueError, TypeError):
@@ -134,7 +136,9 @@ def hostile(table: Table, *, finite: bool) -> list[Record]:
         for record in (records[0], records[2]):
             row = tuple(np.asarray(value) if i == place else part for i, part in enumerate(record.row))
             records.append(Record(f"{record.name}, with {value}", row))
-    return records if table.real else [record for record in records if not record.name.startswith("the last record times")]
+    return (
+        records if table.real else [record for record in records if not record.name.startswith("the last record times")]
+    )
 
 
 def moved(table: Table, record: Record, rng: np.random.Generator) -> Record:

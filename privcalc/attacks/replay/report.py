@@ -66,6 +66,6 @@ def told(section: Mapping[str, Any]) -> str:
     """A section of a certificate, for people."""
     outcome = f"FOUND: {', '.join(section['found'])}" if section["found"] else "found nothing"
     return (
-        f"{section['process']}, {section['releases']} releases, with and without each of {len(section['added'])} records "
-        f"({', '.join(section['added'])}), {section['relation']}: {outcome}; {section['note']}"
+        f"{section['process']}, {section['releases']} releases, with and without each of {len(section['added'])} "
+        f"records ({', '.join(section['added'])}), {section['relation']}: {outcome}; {section['note']}"
     )

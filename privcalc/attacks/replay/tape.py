@@ -2,9 +2,9 @@
 
 In the other run the doors open for the same releases.
 
-A door is a function through which noisy values leave, such as ``Ledger.gaussian``. What it is given is private; everything else
-about the call is public. While a tape is played, a door lets out what it let out in the recorded run. So two runs that differ are
-different in what passes beside the doors.
+A door is a function through which noisy values leave, such as ``Ledger.gaussian``. What it is given is private;
+everything else about the call is public. While a tape is played, a door lets out what it let out in the recorded run.
+So two runs that differ are different in what passes beside the doors.
 """
 
 from __future__ import annotations
@@ -158,7 +158,9 @@ class Tape:
             other = self.played[number]
             found = {"door": name, **public}
             named = {"door": other.name, **other.public}
-            differ = [key for key in named if found.get(key) != named[key]] or [key for key in found if key not in named]
+            differ = [key for key in named if found.get(key) != named[key]] or [
+                key for key in found if key not in named
+            ]
             if differ:
                 told = ", ".join(f"{key} = {found.get(key)} and not {named.get(key)}" for key in differ)
                 self.reason = f"release {number + 1} has {told}"

@@ -1,7 +1,8 @@
 """dp-accounting's ``DpEvent`` trees, in and out.
 
-Events are read by the name of their class, so that newer versions' events for (ε, δ), the exponential mechanism and the discrete
-Gaussian are known, too. What an event leaves open is read as that package reads it; what is not supported is refused by name.
+Events are read by the name of their class, so that newer versions' events for (ε, δ), the exponential mechanism and the
+discrete Gaussian are known, too. What an event leaves open is read as that package reads it; what is not supported is
+refused by name.
 """
 
 from __future__ import annotations
@@ -79,7 +80,8 @@ def to_event(run: Questions, *, relation: Relation = ADD_OR_REMOVE_ONE) -> Any:
         relation: the relation that the event will be asked under.
 
     Raises:
-        PrivcalcError: if the installed dp-accounting has no event for a part, or the part does not hold under the relation.
+        PrivcalcError: if the installed dp-accounting has no event for a part, or the part does not hold under the
+            relation.
     """
     entries = [(_write(mechanism, check_relation(relation)), count) for mechanism, count in run.run.entries]
     events = [event if count == 1 else dp_event.SelfComposedDpEvent(event, count) for event, count in entries]
@@ -181,13 +183,17 @@ def _truncated(event: Any, _: Relation) -> Mechanism | None:
     size, limit = (errors.count(name, getattr(event, name)) for name in ("dataset_size", "truncated_batch_size"))
     if not (size and limit and event.sampling_probability):
         return None
-    return TruncatedPoissonSampled(Gaussian(_noise(event.noise_multiplier)), event.sampling_probability, min(limit, size), size)
+    return TruncatedPoissonSampled(
+        Gaussian(_noise(event.noise_multiplier)), event.sampling_probability, min(limit, size), size
+    )
 
 
 def _mixture(event: Any, relation: Relation) -> Mechanism | None:
     """Between one data set and the other only: what replaces the record, that event does not say."""
     if relation is REPLACE_ONE:
-        raise PrivcalcError(f"relation = {relation}: must be add-or-remove-one or zero-out; the event has one mixture, not two")
+        raise PrivcalcError(
+            f"relation = {relation}: must be add-or-remove-one or zero-out; the event has one mixture, not two"
+        )
     deviation = float(event.standard_deviation)
     found = from_mixture(deviation or 1.0, event.sensitivities, event.sampling_probs)
     if found is not None:
@@ -200,12 +206,16 @@ def _randomized_response(event: Any, relation: Relation) -> Mechanism | None:
     k = errors.count("num_buckets", event.num_buckets, least=1)
     p = errors.real("noise_parameter", event.noise_parameter, "a probability in [0, 1]", low=0.0, high=1.0)
     if relation is ADD_OR_REMOVE_ONE:
-        raise PrivcalcError(f"relation = {relation}: must be replace-one or zero-out, because an absent record sends no report")
+        raise PrivcalcError(
+            f"relation = {relation}: must be replace-one or zero-out, because an absent record sends no report"
+        )
     if k == 1 or p == 1:
         return None
     _noise(p)
     if relation is ZERO_OUT:
-        return CustomMechanism.from_probabilities([1 - p + p / k, (k - 1) * p / k], [1 / k, (k - 1) / k], relation=relation)
+        return CustomMechanism.from_probabilities(
+            [1 - p + p / k, (k - 1) * p / k], [1 / k, (k - 1) / k], relation=relation
+        )
     return RandomizedResponse(math.log1p(k * (1 - p) / p) * UP, k)
 
 
@@ -304,10 +314,14 @@ def _write(mechanism: Mechanism, relation: Relation) -> Any:
             return _event(mechanism, "PoissonSampledDpEvent", mechanism.rate, _write(mechanism.mechanism, relation))
         case FixedSizeSampled():
             inner = _write(mechanism.mechanism, relation)
-            return _event(mechanism, "SampledWithoutReplacementDpEvent", mechanism.dataset_size, mechanism.batch_size, inner)
+            return _event(
+                mechanism, "SampledWithoutReplacementDpEvent", mechanism.dataset_size, mechanism.batch_size, inner
+            )
         case WithReplacementSampled():
             inner = _write(mechanism.mechanism, relation)
-            return _event(mechanism, "SampledWithReplacementDpEvent", mechanism.dataset_size, mechanism.batch_size, inner)
+            return _event(
+                mechanism, "SampledWithReplacementDpEvent", mechanism.dataset_size, mechanism.batch_size, inner
+            )
         case TruncatedPoissonSampled() if isinstance(mechanism.mechanism, Gaussian):
             fields = mechanism.dataset_size, mechanism.rate, mechanism.batch_size, mechanism.mechanism.noise_multiplier
             return _event(mechanism, "TruncatedSubsampledGaussianDpEvent", *fields)
@@ -323,13 +337,17 @@ def _write(mechanism: Mechanism, relation: Relation) -> Any:
         case PureDP():
             return _event(mechanism, "EpsilonDeltaDpEvent", mechanism.level, 0.0)
         case ExponentialMechanism():
-            return _event(mechanism, "ExponentialMechanismDpEvent", mechanism.level * moves * (1 if mechanism.monotone else 2))
+            return _event(
+                mechanism, "ExponentialMechanismDpEvent", mechanism.level * moves * (1 if mechanism.monotone else 2)
+            )
         case DiscreteGaussian(norm=1):
             return _event(mechanism, "DiscreteGaussianDpEvent", mechanism.sigma, mechanism.sensitivity)
         case CorrelatedGaussian():
             return to_event(mechanism.simpler(), relation=relation)
         case RandomTrials() if (shape := mechanism.shape) is not None:
-            return _event(mechanism, "RepeatAndSelectDpEvent", to_event(mechanism.base, relation=relation), mechanism.mean, shape)
+            return _event(
+                mechanism, "RepeatAndSelectDpEvent", to_event(mechanism.base, relation=relation), mechanism.mean, shape
+            )
     raise PrivcalcError(f"mechanism = {mechanism}: dp-accounting has no event for it under {relation}")
 
 

@@ -44,7 +44,8 @@ def from_mixture(deviation: float, sensitivities: Sequence[float], probabilities
     """The mechanism, if the law is that of coins: one, or one for each of a person's records, of which so many count.
 
     Returns:
-        One whose sensitivities exceed those of the event with at least the probability that they have there; None for no release.
+        One whose sensitivities exceed those of the event with at least the probability that they have there; None for
+        no release.
 
     Raises:
         PrivcalcError: if it is another law, or none.
@@ -52,7 +53,9 @@ def from_mixture(deviation: float, sensitivities: Sequence[float], probabilities
     shifts = errors.floats("sensitivities", list(sensitivities), "numbers >= 0")
     law = errors.floats("sampling_probs", list(probabilities), "probabilities")
     if shifts.shape != law.shape or shifts.ndim != 1 or not np.all(np.isfinite(shifts) & (shifts >= 0)):
-        raise PrivcalcError(f"sensitivities = {sensitivities}: must be finite, not negative, and as many as sampling_probs")
+        raise PrivcalcError(
+            f"sensitivities = {sensitivities}: must be finite, not negative, and as many as sampling_probs"
+        )
     if not np.all((law >= 0) & (law <= 1)) or not math.isclose(math.fsum(law), 1):
         raise PrivcalcError(f"sampling_probs = {probabilities}: must be probabilities with sum 1")
     total: dict[float, Fraction] = {}
@@ -71,8 +74,8 @@ def from_mixture(deviation: float, sensitivities: Sequence[float], probabilities
     if found is not None:
         return UserSampled(noise, *found)
     raise PrivcalcError(
-        f"sampling_probs = {probabilities}: must be those of coins: of one, or of one for each of k records of a person, with "
-        "sensitivities 0, c, 2c, …; there is no mechanism for other laws"
+        f"sampling_probs = {probabilities}: must be those of coins: of one, or of one for each of k records of a "
+        "person, with sensitivities 0, c, 2c, …; there is no mechanism for other laws"
     )
 
 

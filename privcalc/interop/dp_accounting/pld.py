@@ -81,8 +81,9 @@ def _laws(name: str, pmf: Any) -> DiscreteMechanism:
     q = p * np.exp(-losses)
     if np.any(dense._probs < 0) or abs(p.sum() + dense._infinity_mass - 1) > 1e-9 or q.sum() > 1 + 1e-9:
         raise PrivcalcError(
-            f"pld: {name} must have probabilities of sum 1, and fit a second law; sums {float(p.sum())!r}, {float(q.sum())!r}. "
-            "Give the events (from_event), or a distribution of a larger value_discretization_interval, which rounds less"
+            f"pld: {name} must have probabilities of sum 1, and fit a second law; sums {float(p.sum())!r}, "
+            f"{float(q.sum())!r}. Give the events (from_event), or a distribution of a larger "
+            "value_discretization_interval, which rounds less"
         )
     rest = max(1 - float(q.sum()), 0.0)
     mass = float(dense._infinity_mass)
@@ -93,7 +94,12 @@ def _laws(name: str, pmf: Any) -> DiscreteMechanism:
 
 
 def to_pld(
-    run: Questions, *, spacing: float = 0.01, tail: float = 1e-12, relation: Relation = ADD_OR_REMOVE_ONE, points: int = 4000
+    run: Questions,
+    *,
+    spacing: float = 0.01,
+    tail: float = 1e-12,
+    relation: Relation = ADD_OR_REMOVE_ONE,
+    points: int = 4000,
 ) -> Any:
     """A pessimistic ``PrivacyLossDistribution`` that dominates a run; see ``privcalc.discretize`` for the arguments.
 

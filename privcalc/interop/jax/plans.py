@@ -38,14 +38,15 @@ __all__ = ["Released", "from_plan", "through_ledger", "to_plan"]
 
 
 MASKED = (
-    "updates: some leaves were left out by optax.masked or multi_transform (partition) around the transform that adds the noise: "
-    "ε does not hold for what moves along their gradients, which have none. Put it first, outside: chain(steps.transform, …)"
+    "updates: some leaves were left out by optax.masked or multi_transform (partition) around the transform that adds "
+    "the noise: ε does not hold for what moves along their gradients, which have none. Put it first, outside: "
+    "chain(steps.transform, …)"
 )
 
 CHANGED = (
-    "updates: are not what clipped_sum returned for this batch, bit for bit. What changes it before the noise (momentum, scale, "
-    "weight decay, clipping of the whole sum) changes how far one record moves it: put steps.transform first, "
-    "chain(steps.transform, …)"
+    "updates: are not what clipped_sum returned for this batch, bit for bit. What changes it before the noise "
+    "(momentum, scale, weight decay, clipping of the whole sum) changes how far one record moves it: put "
+    "steps.transform first, chain(steps.transform, …)"
 )
 
 BELOW = 1 - 2.0**-20
@@ -55,8 +56,9 @@ BELOW = 1 - 2.0**-20
 class Released:
     """Batches and releases of one kind of step: each batch is one release of one sum, in their order.
 
-    Refused before noise is drawn: a batch that is left out, released twice, or accumulated with others, a sum that is not
-    finite, or too long to be of clipped records of its batch; and one that :meth:`clipped_sum` made and something changed since.
+    Refused before noise is drawn: a batch that is left out, released twice, or accumulated with others, a sum that is
+    not finite, or too long to be of clipped records of its batch; and one that :meth:`clipped_sum` made and something
+    changed since.
 
     Args:
         ledger: with a plan or a cap; it draws, charges and adds the noise.
@@ -105,8 +107,8 @@ class Released:
         jax_privacy's ``BatchSelectionStrategy`` calls it so.
 
         Args:
-            num_examples: how many records there are; may be secret. JAX reads an index beyond an array's end as its last one:
-                give the length of the arrays that are read (:meth:`clipped_sum` refuses others).
+            num_examples: how many records there are; may be secret. JAX reads an index beyond an array's end as its
+                last one: give the length of the arrays that are read (:meth:`clipped_sum` refuses others).
             rng: must be None: the ledger's coins are secret.
 
         Raises:
@@ -129,8 +131,8 @@ class Released:
         The transform then takes this sum and no other, so that nothing gets between the clipping and the noise.
 
         Args:
-            loss: of one record, ``loss(params, *row)``; its gradient is taken with respect to ``params``, and compiled, so that
-                what else it reads, such as attributes, is what it was at first.
+            loss: of one record, ``loss(params, *row)``; its gradient is taken with respect to ``params``, and compiled,
+                so that what else it reads, such as attributes, is what it was at first.
             params: a tree of arrays.
             data: arrays of all records, with as many rows as ``batch_iterator`` was told of.
             at_most: how many records' gradients are in memory at a time.
@@ -156,18 +158,28 @@ class Released:
         leaves: list[Any] = []
         for start in range(0, max(batch.indices.size, 1), size):
             places = batch.indices[start : start + size]
-            filled = np.append(places, np.zeros(size - places.size, dtype=np.int64))  # of one shape; what fills it is dropped
-            leaves, form = jax.tree_util.tree_flatten(self._compiled[2](params, *(_rows(column, filled) for column in data)))
-            rows = np.concatenate([np.asarray(one, dtype=np.float64).reshape(size, -1) for one in leaves], axis=1)[: places.size]
+            filled = np.append(
+                places, np.zeros(size - places.size, dtype=np.int64)
+            )  # of one shape; what fills it is dropped
+            leaves, form = jax.tree_util.tree_flatten(
+                self._compiled[2](params, *(_rows(column, filled) for column in data))
+            )
+            rows = np.concatenate([np.asarray(one, dtype=np.float64).reshape(size, -1) for one in leaves], axis=1)[
+                : places.size
+            ]
             norms = np.linalg.norm(rows, axis=1)
             if not np.isfinite(norms).all():
-                raise PrivcalcError("gradients: must be finite; clipping does not hide a NaN or infinity. Nothing was drawn")
+                raise PrivcalcError(
+                    "gradients: must be finite; clipping does not hide a NaN or infinity. Nothing was drawn"
+                )
             part = np.minimum(1.0, self._clip_norm * BELOW / np.maximum(norms, 1e-300)) @ rows
             total = part if total is None else total + part
         assert total is not None
         self._sum = total.copy()  # what is returned may be written to
         parts = np.split(total, np.cumsum([one[0].size for one in leaves])[:-1])
-        return jax.tree_util.tree_unflatten(form, [part.reshape(one.shape[1:]) for part, one in zip(parts, leaves, strict=True)])
+        return jax.tree_util.tree_unflatten(
+            form, [part.reshape(one.shape[1:]) for part, one in zip(parts, leaves, strict=True)]
+        )
 
     @property
     def transform(self) -> optax.GradientTransformation:
@@ -179,15 +191,21 @@ class Released:
             self._ledger.warn(MASKED)
         leaves, form = jax.tree_util.tree_flatten(updates)
         if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
-            raise PrivcalcError("updates: must have values, which within jax.jit they have not: the ledger draws on the host")
+            raise PrivcalcError(
+                "updates: must have values, which within jax.jit they have not: the ledger draws on the host"
+            )
         arrays = [np.asarray(leaf) for leaf in leaves]
         if not arrays or any(array.dtype not in (np.float32, np.float64) for array in arrays):
-            raise PrivcalcError("updates: must be arrays in single or double precision; fewer digits do not hold the noise")
+            raise PrivcalcError(
+                "updates: must be arrays in single or double precision; fewer digits do not hold the noise"
+            )
         together = np.concatenate([array.astype(np.float64).ravel() for array in arrays])
         batch = self._batch
         if self._sum is not None and not np.array_equal(together, self._sum):
             raise PrivcalcError(CHANGED)
-        noisy = self._ledger.gaussian(together[None], self.step, clip_norm=self._clip_norm, batch=batch)[0]  # one row, one sum
+        noisy = self._ledger.gaussian(together[None], self.step, clip_norm=self._clip_norm, batch=batch)[
+            0
+        ]  # one row, one sum
         parts = np.split(noisy, np.cumsum([array.size for array in arrays])[:-1])
         shaped = [part.reshape(one.shape).astype(one.dtype) for part, one in zip(parts, arrays, strict=True)]
         return jax.tree_util.tree_unflatten(form, [jax.numpy.asarray(part) for part in shaped]), state
@@ -217,18 +235,21 @@ def from_plan(plan: Any) -> Run:
     """The run of a ``DPExecutionPlan``, from its ``dp_event``.
 
     Raises:
-        PrivcalcError: if the event is not supported, or its steps are no Gaussians of one kind, sampled or not, drawn from all
-            records with independent noise (what others are is in ``docs/samplers.md``), or its batches are drawn otherwise.
+        PrivcalcError: if the event is not supported, or its steps are no Gaussians of one kind, sampled or not, drawn
+            from all records with independent noise (what others are is in ``docs/samplers.md``), or its batches are
+            drawn otherwise.
     """
     run, strategy = from_event(plan.dp_event), plan.batch_selection_strategy
     gaussian = len(run.entries) == 1 and isinstance(released(run.entries[0][0]), Gaussian)
     if not gaussian or getattr(strategy, "cycle_length", 1) != 1:
         raise PrivcalcError(
-            f"plan: must repeat one Gaussian, sampled or not, of all records, with independent noise (num_bands = 1), not {run} "
-            f"by {type(strategy).__name__}"
+            "plan: must repeat one Gaussian, sampled or not, of all records, with independent noise (num_bands = 1), "
+            f"not {run} by {type(strategy).__name__}"
         )
     if not _drawn_so(strategy, *run.entries[0]):
-        raise PrivcalcError(f"plan: its batches, by {strategy}, are not drawn as its event assumes, {run}; configure it anew")
+        raise PrivcalcError(
+            f"plan: its batches, by {strategy}, are not drawn as its event assumes, {run}; configure it anew"
+        )
     return run
 
 
@@ -253,8 +274,8 @@ def _clipped(clipped_grad: Callable[..., Any], bound: float) -> Callable[..., An
         found = clipped_grad(*args, **kwargs)
         if not float(found.l2_norm_bound) <= bound:
             raise PrivcalcError(
-                f"clipped_grad: bounds what a record adds by {float(found.l2_norm_bound)!r}, and the noise is for {bound!r}; "
-                "give another clip norm to the plan, not to its function"
+                f"clipped_grad: bounds what a record adds by {float(found.l2_norm_bound)!r}, and the noise is for "
+                f"{bound!r}; give another clip norm to the plan, not to its function"
             )
         return found
 
@@ -273,8 +294,11 @@ def through_ledger(plan: Any, ledger: Ledger) -> Any:
     """
     (step, _), *_ = from_plan(plan).entries
     if ledger.terms.relation is REPLACE_ONE:
-        raise PrivcalcError("ledger: must be under add-or-remove-one or zero-out; a plan's noise is in units of a record's norm")
-    # What they call l2_norm_bound is of the sum as it is given to the noise, scaled to unit norm and normalised, if asked for.
+        raise PrivcalcError(
+            "ledger: must be under add-or-remove-one or zero-out; a plan's noise is in units of a record's norm"
+        )
+    # What they call l2_norm_bound is of the sum as it is given to the noise, scaled to unit norm and normalised,
+    # if asked for.
     bound = float(plan.clipped_grad(lambda: None).l2_norm_bound)
     steps, clipped = Released(ledger, step, clip_norm=bound), _clipped(plan.clipped_grad, bound)
     return dataclasses.replace(

@@ -6,8 +6,8 @@ The accountant is for ``PrivacyEngine``. Needs the extra ``opacus``.
 
 takes the optimizer and the loader that ``make_private`` returned.
 
-By subclasses and public hooks of Opacus only: nothing of Opacus or torch is replaced. What is refused, and what nobody here sees
-and a certificate lists: ``proofs/interop.md``, §3.
+By subclasses and public hooks of Opacus only: nothing of Opacus or torch is replaced. What is refused, and what nobody
+here sees and a certificate lists: ``proofs/interop.md``, §3.
 """
 
 from privcalc.interop.opacus.accountant import PrivcalcAccountant, register

@@ -32,8 +32,8 @@ Opacus tells the number of records up to one batch's rounding only.
 """
 
 NOTHING = (
-    "history: has no steps: an engine that was made anew knows nothing of those of an optimizer that another one made private; "
-    "ask that engine, or, if nothing ran yet, ask again when it did"
+    "history: has no steps: an engine that was made anew knows nothing of those of an optimizer that another one made "
+    "private; ask that engine, or, if nothing ran yet, ask again when it did"
 )
 
 
@@ -42,7 +42,8 @@ class PrivcalcAccountant(IAccountant):  # type: ignore[misc]
 
     Attributes:
         history: (noise multiplier, nominal rate, steps), steps in a row with the same numbers together.
-        records: how many there are at least, as far as steps have shown: a δ that is not below one over it is warned of.
+        records: how many there are at least, as far as steps have shown: a δ that is not below one over it is warned
+            of.
     """
 
     def __init__(self) -> None:
@@ -114,8 +115,8 @@ class PrivcalcAccountant(IAccountant):  # type: ignore[misc]
             sample_rate: nominal Poisson rate.
 
         Returns:
-            A function of the optimizer, which raises PrivcalcError if its steps are no Gaussians of known noise, its noise is too
-            small, its sum too long, or no coins can have drawn batches of such sizes.
+            A function of the optimizer, which raises PrivcalcError if its steps are no Gaussians of known noise, its
+            noise is too small, its sum too long, or no coins can have drawn batches of such sizes.
         """
         rate = errors.rate("sample_rate", sample_rate)
 
@@ -136,7 +137,12 @@ class PrivcalcAccountant(IAccountant):  # type: ignore[misc]
         if rows is None or getattr(optimizer, "_is_last_step_skipped", True):
             return  # ghost clipping, or a batch in pieces: how many records are in the sum is not seen
         size = len(rows)
-        check_sum("gradients", length([p.summed_grad for p in optimizer.params]), clip_norm=optimizer.max_grad_norm, records=size)
+        check_sum(
+            "gradients",
+            length([p.summed_grad for p in optimizer.params]),
+            clip_norm=optimizer.max_grad_norm,
+            records=size,
+        )
         if self._sizes is None and expected >= LEAST:
             self.records = math.ceil(expected / rate)  # or more: Opacus rounds what it expects down
             self._sizes = Sizes(coin_rate(rate), self.records)
@@ -148,8 +154,8 @@ class PrivcalcAccountant(IAccountant):  # type: ignore[misc]
         """Go on from a checkpoint.
 
         Raises:
-            PrivcalcError: if the history is none, or steps were taken already, which would be forgotten; ValueError, by Opacus,
-                for another accountant's.
+            PrivcalcError: if the history is none, or steps were taken already, which would be forgotten; ValueError, by
+                Opacus, for another accountant's.
         """
         loaded = type(self)()
         IAccountant.load_state_dict(loaded, state_dict)
@@ -158,8 +164,8 @@ class PrivcalcAccountant(IAccountant):  # type: ignore[misc]
         history = [_entry(entry) for entry in loaded.history]
         if self.history:
             raise PrivcalcError(
-                f"state_dict: {len(self)} steps were taken already, and would be forgotten: load a checkpoint before the first "
-                "step; to go back to earlier parameters, load these alone"
+                f"state_dict: {len(self)} steps were taken already, and would be forgotten: load a checkpoint before "
+                "the first step; to go back to earlier parameters, load these alone"
             )
         self.history = history
 
@@ -176,8 +182,9 @@ class PrivcalcAccountant(IAccountant):  # type: ignore[misc]
 def register() -> None:
     """Make ``PrivacyEngine(accountant="privcalc")`` work; doing so twice changes nothing.
 
-    An accountant is told noise and rate after the noise of a step was drawn, and nothing of batches: that each step is one whole
-    Poisson batch of the loader that ``make_private`` returned is your word. A ledger counts them (:func:`keep_ledger`).
+    An accountant is told noise and rate after the noise of a step was drawn, and nothing of batches: that each step is
+    one whole Poisson batch of the loader that ``make_private`` returned is your word. A ledger counts them
+    (:func:`keep_ledger`).
     """
     register_accountant(NAME, PrivcalcAccountant, force=True)
 

@@ -29,8 +29,8 @@ def get_noise_multiplier(
     Args:
         target_epsilon: ε of the target, > 0.
         target_delta: δ of the target, in (0, 1).
-        sample_rate: nominal Poisson rate: ``1 / len(data_loader)``, which is not batch size / records where that is no whole
-            number (:func:`noise_for` reads it off the loader).
+        sample_rate: nominal Poisson rate: ``1 / len(data_loader)``, which is not batch size / records where that is no
+            whole number (:func:`noise_for` reads it off the loader).
         steps: number of steps; or
         epochs: passes over the data, rounded up to whole steps.
         relation: the neighbouring relation.
@@ -42,13 +42,17 @@ def get_noise_multiplier(
         PrivcalcError: if an argument is out of range, or not exactly one of steps and epochs is given.
     """
     epsilon = errors.positive("target_epsilon", target_epsilon)
-    delta = errors.real("target_delta", target_delta, "a probability in (0, 1)", low=0, high=1, open_low=True, open_high=True)
+    delta = errors.real(
+        "target_delta", target_delta, "a probability in (0, 1)", low=0, high=1, open_low=True, open_high=True
+    )
     rate = errors.rate("sample_rate", sample_rate)
     if (steps is None) == (epochs is None):
         raise PrivcalcError(f"steps = {steps!r}, epochs = {epochs!r}: give exactly one of them")
     if steps is None:
         steps = dpsgd.whole_steps(epochs or 0.0, rate)
-    return dpsgd.noise_multiplier(epsilon=epsilon, delta=delta, sample_rate=coin_rate(rate), steps=steps, relation=relation)
+    return dpsgd.noise_multiplier(
+        epsilon=epsilon, delta=delta, sample_rate=coin_rate(rate), steps=steps, relation=relation
+    )
 
 
 def noise_for(
@@ -76,7 +80,8 @@ def noise_for(
         A float on the safe side, for Opacus's coins and for a ledger's.
 
     Raises:
-        PrivcalcError: if an argument is out of range, not exactly one of steps and epochs is given, or the loader has no length.
+        PrivcalcError: if an argument is out of range, not exactly one of steps and epochs is given, or the loader has
+            no length.
 
     Example:
         >>> from torch.utils.data import DataLoader

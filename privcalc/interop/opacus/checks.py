@@ -40,19 +40,25 @@ def check_optimizer(optimizer: DPOptimizer, *others: type[DPOptimizer]) -> None:
     norm = float(optimizer.max_grad_norm)
     if not SMALLEST <= norm < math.inf:
         raise PrivcalcError(
-            f"max_grad_norm = {norm!r}: must be finite, and {SMALLEST!r} at least: sums and noise would have too few digits"
+            f"max_grad_norm = {norm!r}: must be finite, and {SMALLEST!r} at least: "
+            "sums and noise would have too few digits"
         )
-    if any(getattr(p, "grad_sample", None) is not None for p in optimizer.params) and optimizer.accumulated_iterations != 1:
+    if (
+        any(getattr(p, "grad_sample", None) is not None for p in optimizer.params)
+        and optimizer.accumulated_iterations != 1
+    ):
         raise PrivcalcError(
-            f"accumulated_iterations = {optimizer.accumulated_iterations}: must be 1, because a record may be in several of the "
-            "accumulated Poisson samples; for large batches use BatchMemoryManager"
+            f"accumulated_iterations = {optimizer.accumulated_iterations}: must be 1, because a record may be in "
+            "several of the accumulated Poisson samples; for large batches use BatchMemoryManager"
         )
     if hasattr(optimizer, "_adjusted_noise_multiplier"):
         raise PrivcalcError("optimizer: must not clip adaptively: the noise it draws is not the noise multiplier's")
     if isinstance(optimizer, DPPerLayerOptimizer):
         norm = math.hypot(*(float(each) for each in optimizer.max_grad_norms))
         if not norm <= float(optimizer.max_grad_norm) * (1 + 1e-6):  # Opacus has it in single precision
-            raise PrivcalcError(f"max_grad_norm = {optimizer.max_grad_norm!r}: must be the norm of the layers' norms, {norm!r}")
+            raise PrivcalcError(
+                f"max_grad_norm = {optimizer.max_grad_norm!r}: must be the norm of the layers' norms, {norm!r}"
+            )
 
 
 def check_noise(optimizer: DPOptimizer, divisor: float = 1.0) -> None:
@@ -73,8 +79,8 @@ def check_noise(optimizer: DPOptimizer, divisor: float = 1.0) -> None:
         ratio = max(ratio, RESOLUTION**2)
         if ratio < 1 and p.numel() / 2 * (math.log(ratio) + 1 - ratio) < -DOUBT:
             raise PrivcalcError(
-                "optimizer: the noise is too small to be of its noise multiplier, or lacks in a parameter: ε holds for the noise "
-                "that was accounted for"
+                "optimizer: the noise is too small to be of its noise multiplier, or lacks in a parameter: ε holds for "
+                "the noise that was accounted for"
             )
 
 

@@ -1,7 +1,7 @@
 """Ghost clipping's criterion, whose norms are compared with autograd's now and then (``proofs/interop.md``, §3).
 
-It takes norms layer by layer, from hooks around forward passes, and clips by them what autograd makes of all uses of a parameter:
-what no hook has seen, or a layer's rule gets wrong, would be in the sum, and in no norm.
+It takes norms layer by layer, from hooks around forward passes, and clips by them what autograd makes of all uses of a
+parameter: what no hook has seen, or a layer's rule gets wrong, would be in the sum, and in no norm.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class KeptLoss(DPLossFastGradientClipping):  # type: ignore[misc]
         for path, each in of.module.named_modules():
             if getattr(each, "scale_grad_by_freq", False):
                 raise PrivcalcError(
-                    f"{path}: scale_grad_by_freq=True divides by how often the batch has a row, so that each record is in the "
-                    "gradients of the others: with ghost clipping nothing bounds that; set it to False"
+                    f"{path}: scale_grad_by_freq=True divides by how often the batch has a row, so that each record is "
+                    "in the gradients of the others: with ghost clipping nothing bounds that; set it to False"
                 )
 
     def __call__(self, *args: Any, **kwargs: Any) -> KeptTensor:
@@ -69,16 +69,18 @@ class KeptTensor(DPTensorFastGradientClipping):  # type: ignore[misc]
         """Both backward passes.
 
         Raises:
-            PrivcalcError: if there is not one loss for each record, or a record's gradient is longer than the norm it was clipped
-                to.
+            PrivcalcError: if there is not one loss for each record, or a record's gradient is longer than the norm it
+                was clipped to.
         """
         optimizer, losses = self.optimizer, self.loss_per_sample
         if losses.dim() != 1:
-            raise PrivcalcError(f"criterion: must give one loss for each record, to clip by; its shape is {list(losses.shape)}")
+            raise PrivcalcError(
+                f"criterion: must give one loss for each record, to clip by; its shape is {list(losses.shape)}"
+            )
         if float(self.module.max_grad_norm) != float(optimizer.max_grad_norm):
             raise PrivcalcError(
-                f"max_grad_norm = {optimizer.max_grad_norm!r}: must stay the module's, {self.module.max_grad_norm!r}, by "
-                "which ghost clipping clips"
+                f"max_grad_norm = {optimizer.max_grad_norm!r}: must stay the module's, {self.module.max_grad_norm!r}, "
+                "by which ghost clipping clips"
             )
         for p in optimizer.params:
             p._norm_sample = None  # of an earlier batch
@@ -113,7 +115,7 @@ class KeptTensor(DPTensorFastGradientClipping):  # type: ignore[misc]
         if min(1.0, bound / (taken + 1e-6)) * norm > 1.05 * bound:
             raise PrivcalcError(
                 "criterion: ghost clipping has taken too small a norm of a record's gradient, and does not clip it to "
-                "max_grad_norm: Opacus's norms are wrong for a layer, such as EmbeddingBag, a convolution with padding_mode, a "
-                "weight that is used elsewhere, too, or a layer with random bits. Take grad_sample_mode='hooks', which clips "
-                "what it adds"
+                "max_grad_norm: Opacus's norms are wrong for a layer, such as EmbeddingBag, a convolution with "
+                "padding_mode, a weight that is used elsewhere, too, or a layer with random bits. Take "
+                "grad_sample_mode='hooks', which clips what it adds"
             )

@@ -38,11 +38,12 @@ def step_of(optimizer: DPOptimizer, data_loader: Any, *, draws: Draws = True) ->
     Args:
         optimizer: as ``make_private`` returned it.
         data_loader: likewise.
-        draws: as of :func:`keep_ledger`: what a ledger draws is drawn at the nominal rate, and not at that of Opacus's coins.
+        draws: as of :func:`keep_ledger`: what a ledger draws is drawn at the nominal rate, and not at that of Opacus's
+            coins.
 
     Raises:
-        PrivcalcError: if the steps are no Poisson-sampled Gaussians: another kind of optimizer, a loader that does not draw
-            Poisson samples, or no noise.
+        PrivcalcError: if the steps are no Poisson-sampled Gaussians: another kind of optimizer, a loader that does not
+            draw Poisson samples, or no noise.
     """
     check_optimizer(optimizer, Kept, KeptPerLayer, KeptGhost)
     check_loader(data_loader)
@@ -62,29 +63,32 @@ def keep_ledger(
 ) -> tuple[Any, ...]:
     """Have a ledger draw the batches and the noise of a run. Then train as always, and ``certify`` the ledger.
 
-    Go on with what is returned, and make schedulers with it: the optimizer that was given takes no more steps, and batches
-    of the loader that was given get none. A step that is not one whole batch, each record once, raises and draws nothing.
+    Go on with what is returned, and make schedulers with it: the optimizer that was given takes no more steps, and
+    batches of the loader that was given get none. A step that is not one whole batch, each record once, raises and
+    draws nothing.
 
     Args:
         optimizer: as ``make_private`` returned it.
         data_loader: likewise.
         ledger: with a plan, or a cap if noise or steps may depend on outputs.
-        start: where the first weights come from, those of frozen layers too: "random", "public", a certificate (of a model of
-            the same records), or "private", without noise: then no ε is claimed. Every certificate of the ledger says it.
+        start: where the first weights come from, those of frozen layers too: "random", "public", a certificate (of a
+            model of the same records), or "private", without noise: then no ε is claimed. Every certificate of the
+            ledger says it.
         criterion: that ``make_private`` returned with ghost clipping, and only with it.
-        draws: True: batches by :meth:`Ledger.batch`, and exact noise, both of secure random bits; without workers, which
-            ask for batches before the last one was released. "noise": Opacus draws the batches, on your word. False: the
-            noise, too, by torch's generator, which takes 32 bits of whatever seed it has.
+        draws: True: batches by :meth:`Ledger.batch`, and exact noise, both of secure random bits; without workers,
+            which ask for batches before the last one was released. "noise": Opacus draws the batches, on your word.
+            False: the noise, too, by torch's generator, which takes 32 bits of whatever seed it has.
         ahead: how many steps are charged at a time, if the ledger draws nothing, because to wait for the disk may take
-            longer than a step. What was charged and did not run counts as having run; under a plan, that changes nothing.
+            longer than a step. What was charged and did not run counts as having run; under a plan, that changes
+            nothing.
 
     Returns:
         (optimizer, data_loader), or (optimizer, criterion, data_loader) with ghost clipping.
 
     Raises:
         PrivcalcError: as ``step_of``; or if the data set has one record in several places, noise or coins come from a
-            generator of somebody's (unless the ledger was opened with ``seed=``, and claims nothing), or an argument does
-            not fit.
+            generator of somebody's (unless the ledger was opened with ``seed=``, and claims nothing), or an argument
+            does not fit.
     """
     errors.one_of("draws", draws, True, False, "noise")
     block = errors.count("ahead", ahead, least=1)
@@ -93,8 +97,8 @@ def keep_ledger(
         raise PrivcalcError("optimizer: keeps a ledger already; give keep_ledger what make_private returned")
     if draws is True and data_loader.num_workers:
         raise PrivcalcError(
-            f"num_workers = {data_loader.num_workers!r}: must be 0 where the ledger draws, batch by batch; draws='noise' leaves "
-            "the batches to Opacus"
+            f"num_workers = {data_loader.num_workers!r}: must be 0 where the ledger draws, batch by batch; "
+            "draws='noise' leaves the batches to Opacus"
         )
     if isinstance(optimizer, DPOptimizerFastGradientClipping) != isinstance(criterion, DPLossFastGradientClipping):
         raise PrivcalcError("criterion: must be the one that make_private returned with ghost clipping, and only then")
@@ -141,13 +145,16 @@ def check_secret(optimizer: DPOptimizer, data_loader: Any, draws: Draws) -> None
 
     Its seed is one and the same by default.
     """
-    made = {"noise_generator": not draws and optimizer.generator, "data_loader": draws is not True and data_loader.generator}
+    made = {
+        "noise_generator": not draws and optimizer.generator,
+        "data_loader": draws is not True and data_loader.generator,
+    }
     for name, generator in made.items():
         if generator:
             raise PrivcalcError(
-                f"{name}: what its generator draws can be drawn again, and taken away, by whoever knows the seed, and a "
-                "torch.Generator has one and the same in every process unless another is set. Give none, have the ledger draw "
-                "(draws=True), or open the ledger with seed=, which makes no privacy claim"
+                f"{name}: what its generator draws can be drawn again, and taken away, by whoever knows the seed, and "
+                "a torch.Generator has one and the same in every process unless another is set. Give none, have the "
+                "ledger draw (draws=True), or open the ledger with seed=, which makes no privacy claim"
             )
 
 

@@ -20,14 +20,15 @@ __all__ = ["NormRatios"]
 class NormRatios:
     """Norms of per-sample gradients over the clip norm, for ``RealisedLosses``, by the optimizer's hook at each step.
 
-    Sensitive: they depend on the private data. A batch has its records in the order of the loader; to know which they were,
-    keep their numbers in the data set.
+    Sensitive: they depend on the private data. A batch has its records in the order of the loader; to know which they
+    were, keep their numbers in the data set.
 
     Args:
         optimizer: with flat clipping and per-sample gradients, as ``make_private`` or :func:`keep_ledger` returned it.
 
     Attributes:
-        steps: one array for each step taken, for ``clip_norm=1``: min(‖gradient‖/clip norm, 1) of every record of its batch.
+        steps: one array for each step taken, for ``clip_norm=1``: min(‖gradient‖/clip norm, 1) of every record of its
+            batch.
 
     Raises:
         PrivcalcError: for another kind of optimizer; at a step whose batch was split by a memory manager.
@@ -35,13 +36,17 @@ class NormRatios:
 
     def __init__(self, optimizer: DPOptimizer) -> None:
         if type(optimizer) not in (DPOptimizer, Kept):
-            raise PrivcalcError(f"optimizer = {type(optimizer).__name__}: must be DPOptimizer, which keeps per-sample gradients")
+            raise PrivcalcError(
+                f"optimizer = {type(optimizer).__name__}: must be DPOptimizer, which keeps per-sample gradients"
+            )
         self.steps: list[Floats] = []
         account = optimizer.step_hook
 
         def hook(now: DPOptimizer) -> None:
             if getattr(now, "_is_last_step_skipped", True):
-                raise PrivcalcError("optimizer: its batches must not be in pieces, of which only the last has its gradients yet")
+                raise PrivcalcError(
+                    "optimizer: its batches must not be in pieces, of which only the last has its gradients yet"
+                )
             self.steps.append(_ratios(now.grad_samples, now.max_grad_norm))
             if account is not None:
                 account(now)

@@ -54,8 +54,8 @@ class Kept(DPOptimizer):  # type: ignore[misc]
         check_optimizer(self, Kept, KeptPerLayer, KeptGhost)
         if (self.expected_batch_size, self.loss_reduction) != self._fixed:
             raise PrivcalcError(
-                f"expected_batch_size = {self.expected_batch_size!r}, loss_reduction = {self.loss_reduction!r}: must stay "
-                f"{self._fixed}; the size of a batch is private"
+                f"expected_batch_size = {self.expected_batch_size!r}, loss_reduction = {self.loss_reduction!r}: must "
+                f"stay {self._fixed}; the size of a batch is private"
             )
         if self._summed is None:
             if any(p.summed_grad is not None for p in self.params):
@@ -78,10 +78,14 @@ class Kept(DPOptimizer):  # type: ignore[misc]
         """
         waiting = self.batches.waiting
         if not waiting or self._summed != waiting[0].size:
-            what = "the records of this step are not those of the batch drawn" if waiting else "no batch was drawn for this step"
+            what = (
+                "the records of this step are not those of the batch drawn"
+                if waiting
+                else "no batch was drawn for this step"
+            )
             raise PrivcalcError(
-                f"optimizer: {what}: {RULE}. Draw a batch for each step; accumulate with BatchMemoryManager only, and drop, add "
-                "or repeat no record"
+                f"optimizer: {what}: {RULE}. Draw a batch for each step; accumulate with BatchMemoryManager only, and "
+                "drop, add or repeat no record"
             )
         if self.release is None:
             self._draw()
@@ -99,8 +103,8 @@ class Kept(DPOptimizer):  # type: ignore[misc]
         total = length([p.summed_grad for p in self.params])
         if not total < float("inf"):
             raise PrivcalcError(
-                "gradients: must be finite; a NaN or infinity passes through clipping and noise, and shows that its record took "
-                "part. Replace what is not finite in the records, or stop: the model may have diverged"
+                "gradients: must be finite; a NaN or infinity passes through clipping and noise, and shows that its "
+                "record took part. Replace what is not finite in the records, or stop: the model may have diverged"
             )
         check_sum("gradients", total, clip_norm=self._clip_norm, records=self._summed or 0)
         self.pay()
@@ -138,8 +142,8 @@ class KeptGhost(Kept, DPOptimizerFastGradientClipping):  # type: ignore[misc]
         """Clear gradients; the criterion does so between its two backward passes, when it needs the norms."""
         if self.backward and any(getattr(p, "_norm_sample", None) is None for p in self.params):
             raise PrivcalcError(
-                "criterion: ghost clipping has not taken the norms of all parameters' gradients, as in eval(), or where a "
-                "layer was not used: call train() before the batch"
+                "criterion: ghost clipping has not taken the norms of all parameters' gradients, as in eval(), or "
+                "where a layer was not used: call train() before the batch"
             )
         super().zero_grad(set_to_none)
 
@@ -147,8 +151,9 @@ class KeptGhost(Kept, DPOptimizerFastGradientClipping):  # type: ignore[misc]
         made, self.made = self.made, None
         if made is None or made[1] != versions(self.params):
             raise PrivcalcError(
-                "gradients: must be what the backward() of the criterion that keep_ledger returned has made of this batch: "
-                "what is added otherwise is not clipped; for a penalty on the weights use the optimizer's weight_decay"
+                "gradients: must be what the backward() of the criterion that keep_ledger returned has made of this "
+                "batch: what is added otherwise is not clipped; "
+                "for a penalty on the weights use the optimizer's weight_decay"
             )
         check_kinds(self.params)
         return made[0]
@@ -177,8 +182,8 @@ def check_kinds(tensors: list[torch.Tensor]) -> None:
     """Raise PrivcalcError if some have too few digits."""
     if others := {str(each.dtype) for each in tensors if each.dtype not in PRECISE}:
         raise PrivcalcError(
-            f"gradients: must be in single or double precision, not {', '.join(sorted(others))}: fewer digits neither keep the "
-            "clip norm nor hold the noise"
+            f"gradients: must be in single or double precision, not {', '.join(sorted(others))}: fewer digits neither "
+            "keep the clip norm nor hold the noise"
         )
 
 
@@ -189,11 +194,13 @@ def check_noisy(optimizer: torch.optim.Optimizer, *_: Any) -> None:
             grad = p.grad
             if grad is not None and vars(grad).get(NOISY) != grad._version and bool(grad.count_nonzero()):
                 raise PrivcalcError(
-                    "optimizer: must not step along gradients without noise: step the one that keep_ledger returned, not the one "
-                    "that was given to make_private; and a frozen parameter must have no gradient"
+                    "optimizer: must not step along gradients without noise: step the one that keep_ledger returned, "
+                    "not the one that was given to make_private; and a frozen parameter must have no gradient"
                 )
 
 
 def _refuse(_: DPOptimizer) -> None:
     """A hook that refuses."""
-    raise PrivcalcError("optimizer: step the one that keep_ledger returned, which pays for its steps; this one takes none")
+    raise PrivcalcError(
+        "optimizer: step the one that keep_ledger returned, which pays for its steps; this one takes none"
+    )

@@ -77,8 +77,8 @@ class Batches(UniformWithReplacementSampler):  # type: ignore[misc]
         """Draw; what workers had read ahead for an iteration before is no longer to be used.
 
         Raises:
-            PrivcalcError: if a batch was left out (which ones are used must not depend on what is in them), or no coins of the
-                rate that is accounted for can have drawn the batches.
+            PrivcalcError: if a batch was left out (which ones are used must not depend on what is in them), or no coins
+                of the rate that is accounted for can have drawn the batches.
         """
         self._check_used()
         self.waiting.clear()
@@ -97,8 +97,8 @@ class Batches(UniformWithReplacementSampler):  # type: ignore[misc]
             kind, device = torch.get_default_dtype(), torch.get_default_device()
             if self.sample_rate != self._rate or kind not in (torch.float32, torch.float64) or device.type != "cpu":
                 raise PrivcalcError(
-                    f"data_loader: its coins must be tossed at rate {self._rate!r}, in single or double precision on the CPU; "
-                    f"not at {self.sample_rate!r}, {kind} on {device}, which is another law"
+                    f"data_loader: its coins must be tossed at rate {self._rate!r}, in single or double precision on "
+                    f"the CPU; not at {self.sample_rate!r}, {kind} on {device}, which is another law"
                 )
             self._sizes.add(len(indices))
             self._sizes.check()
@@ -107,8 +107,9 @@ class Batches(UniformWithReplacementSampler):  # type: ignore[misc]
     def _check_used(self) -> None:
         if len(self.waiting) > self._ahead:  # more than workers have read ahead: somebody has seen one
             raise PrivcalcError(
-                f"data_loader: the batch drawn last was not used, or not all of it: {RULE}. Step on empty batches too, and "
-                "before a loop is left; accumulate with BatchMemoryManager only; look at the data through a loader of your own"
+                f"data_loader: the batch drawn last was not used, or not all of it: {RULE}. Step on empty batches too, "
+                "and before a loop is left; accumulate with BatchMemoryManager only; "
+                "look at the data through a loader of your own"
             )
 
 
@@ -117,9 +118,13 @@ def check_loader(data_loader: Any) -> None:
     sampler: Any = getattr(data_loader, "batch_sampler", None)
     if type(sampler) not in (UniformWithReplacementSampler, Batches):
         found = f"{type(data_loader).__name__} with {type(sampler).__name__}"
-        raise PrivcalcError(f"data_loader = {found}: must draw Poisson samples, as a DPDataLoader with its own sampler does")
+        raise PrivcalcError(
+            f"data_loader = {found}: must draw Poisson samples, as a DPDataLoader with its own sampler does"
+        )
     if getattr(data_loader.collate_fn, "rand_on_empty", False):
-        raise PrivcalcError("rand_on_empty = True: must be False, because a made-up record takes the place of a missing one")
+        raise PrivcalcError(
+            "rand_on_empty = True: must be False, because a made-up record takes the place of a missing one"
+        )
 
 
 def loader_of(data_loader: Any, draw: Callable[[], Batch] | None) -> DataLoader[Any]:

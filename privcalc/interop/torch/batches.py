@@ -61,8 +61,8 @@ class Piece:
             gradients: one for each record of the piece, in any order: shape (records, …), the rest as ``like``.
 
         Raises:
-            PrivcalcError: if there are more or fewer, a number is not finite, or this is not the piece that was given out last;
-                nothing is added then.
+            PrivcalcError: if there are more or fewer, a number is not finite, or this is not the piece that was given
+                out last; nothing is added then.
         """
         with self._batch._adding:
             self._batch._add(self, gradients, self._count)
@@ -90,7 +90,9 @@ class LoadedBatch:
             PrivcalcError: if a piece is left out, or the loader takes the gradients itself.
         """
         if self._owner._gradients is not None:
-            raise PrivcalcError("like: is a RecordGradients, and release() adds all pieces; for rows of your own give its .like")
+            raise PrivcalcError(
+                "like: is a RecordGradients, and release() adds all pieces; for rows of your own give its .like"
+            )
         return self._pieces()
 
     def _pieces(self) -> Iterator[Piece]:
@@ -113,14 +115,16 @@ class LoadedBatch:
         expected = (count, *self._total.shape)
         if not isinstance(gradients, Tensor) or tuple(gradients.shape) != expected:
             found = tuple(gradients.shape) if isinstance(gradients, Tensor) else type(gradients).__name__
-            raise PrivcalcError(f"gradients: must be a tensor with one row for each record, as like, {expected}; not {found}")
+            raise PrivcalcError(
+                f"gradients: must be a tensor with one row for each record, as like, {expected}; not {found}"
+            )
         # A copy: what is still being written to is clipped and added as it is now.
         rows = errors.dense("gradients", gradients).to(self._total.device, torch.float64, copy=True).reshape(count, -1)
         norms = torch.linalg.vector_norm(rows, dim=1)
         if not bool(torch.isfinite(norms).all()):
             raise PrivcalcError(
-                "gradients: must be finite; clipping does not hide a NaN or infinity, which shows that its record took part. "
-                "Replace what is not finite in that record's own gradient, or stop: the model may have diverged"
+                "gradients: must be finite; clipping does not hide a NaN or infinity, which shows that its record took "
+                "part. Replace what is not finite in that record's own gradient, or stop: the model may have diverged"
             )
         shares = (self._clip_norm / (norms * MARGIN)).clamp(max=1.0)
         self._total += (shares @ rows).reshape(self._total.shape)
@@ -133,8 +137,8 @@ class LoadedBatch:
         With ``like=gradients`` it reads the pieces, and takes the gradient of each record, at the weights of now.
 
         Raises:
-            PrivcalcError: before noise is drawn, if a piece was not added, the data set has changed, or this is not the batch
-                that the ledger drew last, and not yet released.
+            PrivcalcError: before noise is drawn, if a piece was not added, the data set has changed, or this is not the
+                batch that the ledger drew last, and not yet released.
         """
         owner = self._owner
         if owner._gradients is not None:
@@ -152,31 +156,34 @@ class LoadedBatch:
 class Loader:
     """Batches of a data set as ``step`` assumes they are drawn, each charged when it is drawn and released once.
 
-    A batch may be larger than memory: it comes in pieces of at most ``at_most`` records, whose gradients are clipped and added
-    here; it is one release and one charge all the same. Refused before noise is drawn: a piece that is left out, added twice, or
-    of another batch; a batch that is left out, released twice, or of another ledger; gradients that are not finite, or of more
-    or fewer records than were drawn; a data set that changes its length, or tensors that it has, or has a record twice. What was
-    charged stays charged, and such a batch can still be completed. A run is gone on with by opening its ledger again.
+    A batch may be larger than memory: it comes in pieces of at most ``at_most`` records, whose gradients are clipped
+    and added here; it is one release and one charge all the same. Refused before noise is drawn: a piece that is left
+    out, added twice, or of another batch; a batch that is left out, released twice, or of another ledger; gradients
+    that are not finite, or of more or fewer records than were drawn; a data set that changes its length, or tensors
+    that it has, or has a record twice. What was charged stays charged, and such a batch can still be completed. A run
+    is gone on with by opening its ledger again.
 
-    With ``like=gradients`` there are no pieces to add: ``batch.release()`` has :class:`RecordGradients` take the gradient of
-    each record by itself, and certificates say that our code clipped. That rows that you add are each of its own record alone
-    is your word: nobody sees it (``attacks.replay`` shows it).
+    With ``like=gradients`` there are no pieces to add: ``batch.release()`` has :class:`RecordGradients` take the
+    gradient of each record by itself, and certificates say that our code clipped. That rows that you add are each of
+    its own record alone is your word: nobody sees it (``attacks.replay`` shows it).
 
     Args:
         ledger: with a plan or a cap; it draws, charges and adds the noise.
-        dataset: with a length and items by number, in an order that stays; workers read it, and nothing else. One record in
-            several places, by a ``Subset`` or ``ConcatDataset``, is refused, unless ``persons`` names them alike.
+        dataset: with a length and items by number, in an order that stays; workers read it, and nothing else. One
+            record in several places, by a ``Subset`` or ``ConcatDataset``, is refused, unless ``persons`` names them
+            alike.
         step: ``Gaussian``, for all records in every step, or one sampled.
-        like: a :class:`RecordGradients`; or, for rows of your own, a tensor of the shape, precision and device of one record's
-            gradient, such as the flat vector of parameters.
+        like: a :class:`RecordGradients`; or, for rows of your own, a tensor of the shape, precision and device of one
+            record's gradient, such as the flat vector of parameters.
         clip_norm: C > 0: the gradient of each record is scaled to at most this norm.
-        start: where the first weights come from, those of frozen layers too: "random", "public", a certificate (of a model of
-            the same records), or "private", without noise: then no ε is claimed. Every certificate of the ledger says it.
+        start: where the first weights come from, those of frozen layers too: "random", "public", a certificate (of a
+            model of the same records), or "private", without noise: then no ε is claimed. Every certificate of the
+            ledger says it.
         at_most: most records of a piece.
         persons: for ``UserSampled``, whose each record is.
         num_workers: processes that read ahead, within one batch.
-        collate_fn: makes one ``piece.records`` of its items; torch's own by default, which puts each beside the others. That
-            yours mixes none is your word, and certificates say so.
+        collate_fn: makes one ``piece.records`` of its items; torch's own by default, which puts each beside the others.
+            That yours mixes none is your word, and certificates say so.
 
     Raises:
         PrivcalcError: if an argument does not fit, or several processes train together.
@@ -214,17 +221,25 @@ class Loader:
             raise PrivcalcError(f"ledger = {ledger!r}: must be a Ledger")
         if not isinstance(step, Mechanism) or not isinstance(released(step), Gaussian):
             raise PrivcalcError(f"step = {step}: must be Gaussian, or Gaussian sampled")
-        if isinstance(dataset, IterableDataset) or not (hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__")):
+        if isinstance(dataset, IterableDataset) or not (
+            hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__")
+        ):
             raise PrivcalcError("dataset: must have a length and items by number, to be sampled from")
         check_copies(dataset, persons)
         self._gradients = like if type(like) is RecordGradients else None  # a subclass may take them in another way
         like = like if self._gradients is None else self._gradients.like
         if not isinstance(like, Tensor) or like.dtype not in (torch.float32, torch.float64):
-            raise PrivcalcError("like: must be a RecordGradients, or a tensor of 32 or 64 bits, of one gradient's shape")
-        if torch.distributed.is_available() and torch.distributed.is_initialized() and torch.distributed.get_world_size() > 1:
             raise PrivcalcError(
-                "loader: is for one process; of several only one may have the ledger, draw the batches and add the noise "
-                "(examples/train_on_shards.py does)"
+                "like: must be a RecordGradients, or a tensor of 32 or 64 bits, of one gradient's shape"
+            )
+        if (
+            torch.distributed.is_available()
+            and torch.distributed.is_initialized()
+            and torch.distributed.get_world_size() > 1
+        ):
+            raise PrivcalcError(
+                "loader: is for one process; of several only one may have the ledger, draw the batches and add the "
+                "noise (examples/train_on_shards.py does)"
             )
         self.ledger, self.step, self.like = ledger, step, like.detach()
         self.clip_norm = errors.scale("clip_norm", clip_norm)

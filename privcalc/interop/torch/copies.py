@@ -14,9 +14,10 @@ from privcalc.errors import PrivcalcError
 __all__ = ["COPIES", "check_copies", "has_copies"]
 
 COPIES = (
-    "dataset: has one record in several places, such as an index of a Subset that occurs twice, or a ConcatDataset of a data set "
-    "with itself: each place is sampled and clipped by itself, so that this record counts as often, and ε does not hold for it. "
-    "Leave copies out; or describe pc.UserSampled(…, records=k), and give persons= that name all copies of a record alike"
+    "dataset: has one record in several places, such as an index of a Subset that occurs twice, or a ConcatDataset of "
+    "a data set with itself: each place is sampled and clipped by itself, so that this record counts as often, and ε "
+    "does not hold for it. Leave copies out; or describe pc.UserSampled(…, records=k), "
+    "and give persons= that name all copies of a record alike"
 )
 
 

@@ -22,16 +22,16 @@ __all__ = ["RecordGradients"]
 class RecordGradients:
     """A module's gradients, a row for each record, as a loader takes them itself; and the way back, for any optimizer.
 
-    A copy of the module is given one record at a time, in a batch of one (by ``torch.func.vmap`` all at once, where it can); what
-    it remembers, in buffers, parameters or attributes, is forgotten with the copy, of which one is in memory at a time; as is
-    what a loss remembers that is a module. So no record is in the row of another, if a loss that is a function, or a hook,
-    keeps nothing elsewhere. Layers that normalise by the batch are refused.
+    A copy of the module is given one record at a time, in a batch of one (by ``torch.func.vmap`` all at once, where it
+    can); what it remembers, in buffers, parameters or attributes, is forgotten with the copy, of which one is in memory
+    at a time; as is what a loss remembers that is a module. So no record is in the row of another, if a loss that is a
+    function, or a hook, keeps nothing elsewhere. Layers that normalise by the batch are refused.
     Frozen parameters have no gradient; weights that are used twice have one, of both uses.
 
     Args:
         module: with parameters that require a gradient, in one precision and on one device.
-        loss: of the module's output for one record, and what else the record has, each with a first dimension of 1, such as
-            ``torch.nn.functional.cross_entropy``.
+        loss: of the module's output for one record, and what else the record has, each with a first dimension of 1,
+            such as ``torch.nn.functional.cross_entropy``.
         inputs: how many of a record's tensors the module takes; the first ones.
 
     Attributes:
@@ -63,9 +63,13 @@ class RecordGradients:
         self._module, self._loss, self._inputs = module, loss, errors.count("inputs", inputs, least=1)
         rows = [parameter for _, parameter in self._trained()]
         if not rows or len({(parameter.dtype, parameter.device) for parameter in rows}) != 1:
-            raise PrivcalcError("module: must have parameters that require a gradient, in one precision and on one device")
+            raise PrivcalcError(
+                "module: must have parameters that require a gradient, in one precision and on one device"
+            )
         self._check_layers()
-        self.like = torch.zeros(sum(parameter.numel() for parameter in rows), dtype=rows[0].dtype, device=rows[0].device)
+        self.like = torch.zeros(
+            sum(parameter.numel() for parameter in rows), dtype=rows[0].dtype, device=rows[0].device
+        )
 
     def __call__(self, *record: Tensor) -> Tensor:
         """The gradients of some records at the module's weights as they are.
@@ -79,7 +83,9 @@ class RecordGradients:
         Raises:
             PrivcalcError: if these do not fit together, or the module now has other parameters or layers.
         """
-        if not record or any(not isinstance(each, Tensor) or each.ndim == 0 or len(each) != len(record[0]) for each in record):
+        if not record or any(
+            not isinstance(each, Tensor) or each.ndim == 0 or len(each) != len(record[0]) for each in record
+        ):
             raise PrivcalcError("record: must be tensors with a row for each record")
         self._check_layers()
         weights = {name: parameter.detach().clone() for name, parameter in self._trained()}
@@ -89,7 +95,9 @@ class RecordGradients:
         alone = tuple(each[:, None].to(self.like.device) for each in record)  # each record in a batch of one
         try:
             found = vmap(grad(self._of_one()), in_dims=(None, 0), randomness="different")(weights, alone)
-        except RuntimeError:  # a layer that torch cannot ask about many at once: a GRU, branches, buffers that are written to
+        except (
+            RuntimeError
+        ):  # a layer that torch cannot ask about many at once: a GRU, branches, buffers that are written to
             return torch.stack([self._plain(weights, one) for one in zip(*alone, strict=True)])
         return torch.cat([found[name].flatten(1) for name in weights], dim=1)
 
@@ -139,15 +147,17 @@ class RecordGradients:
 
     def _check_size(self, size: int) -> None:
         if size != self.like.numel():
-            raise PrivcalcError(f"module: must have the {self.like.numel()} trainable numbers it began with, not {size}")
+            raise PrivcalcError(
+                f"module: must have the {self.like.numel()} trainable numbers it began with, not {size}"
+            )
 
     def _check_layers(self) -> None:
         """Refuse batch norms: one record gives nothing to normalise by, and running means are made of records."""
         for name, layer in self._module.named_modules():
             if isinstance(layer, _NormBase) and (layer.training or not layer.track_running_stats) and not _alone(layer):
                 raise PrivcalcError(
-                    f"module: {name or type(layer).__name__} normalises by the batch, so that each record is in the gradients of "
-                    "all others; take GroupNorm or LayerNorm, or eval() for running means that are public"
+                    f"module: {name or type(layer).__name__} normalises by the batch, so that each record is in the "
+                    "gradients of all others; take GroupNorm or LayerNorm, or eval() for running means that are public"
                 )
 
 

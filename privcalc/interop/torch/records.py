@@ -17,9 +17,9 @@ __all__ = ["Records"]
 class Records:
     """What is seen of a data set when batches begin to be drawn from it.
 
-    Looked at are its length; those of its attributes that are tensors, which ones, and how often torch wrote to them; which
-    arrays and lists it has that are as long as itself; and the indices of a ``Subset``. What is in records is not: a refusal
-    that depended on it would tell of it.
+    Looked at are its length; those of its attributes that are tensors, which ones, and how often torch wrote to them;
+    which arrays and lists it has that are as long as itself; and the indices of a ``Subset``. What is in records is
+    not: a refusal that depended on it would tell of it.
 
     Args:
         dataset: with a length.
@@ -35,7 +35,9 @@ class Records:
     def check(self, dataset: Any = None) -> None:
         """Raise PrivcalcError for another data set, length, or, as far as seen, other records or order."""
         if len(self._dataset) != self.size:
-            raise PrivcalcError("dataset: must not change its length; batches are drawn from the records that it had at first")
+            raise PrivcalcError(
+                "dataset: must not change its length; batches are drawn from the records that it had at first"
+            )
         now = _tensors(self._dataset)
         moved = len(now) != len(self._tensors) or any(
             a is not b or i != j for (a, i), (b, j) in zip(now, self._tensors, strict=True)
@@ -44,8 +46,8 @@ class Records:
         moved = moved or not (dataset is None or dataset is self._dataset)
         if moved or self._picked != _picked(self._dataset):
             raise PrivcalcError(
-                "dataset: must not change its records or their order while batches are drawn from it; for other records open a "
-                "ledger of their own"
+                "dataset: must not change its records or their order while batches are drawn from it; for other "
+                "records open a ledger of their own"
             )
 
 
@@ -65,7 +67,9 @@ def _columns(dataset: Any) -> list[tuple[Any, str, Any]]:
     found = []
     for leaf in _leaves(dataset):
         for name, value in getattr(leaf, "__dict__", {}).items():
-            if (isinstance(value, (list, tuple)) or (isinstance(value, np.ndarray) and value.ndim)) and len(value) == len(leaf):
+            if (isinstance(value, (list, tuple)) or (isinstance(value, np.ndarray) and value.ndim)) and len(
+                value
+            ) == len(leaf):
                 found.append((leaf, name, value))
     return found
 

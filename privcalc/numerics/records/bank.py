@@ -58,7 +58,9 @@ class Bank:
             moments += weighted(x, self.domain, MOMENTS).T
         scale = self.scale + self.largest.sum(axis=1)
         reach = np.maximum(self.reach, self.largest.max(axis=1, initial=0.0))
-        return Bank(self.rate, self.domain, moments, np.minimum(reach, self.domain), scale, self.count, self.largest[:, :0])
+        return Bank(
+            self.rate, self.domain, moments, np.minimum(reach, self.domain), scale, self.count, self.largest[:, :0]
+        )
 
 
 def weighted(x: Floats, domain: float, size: int) -> Floats:

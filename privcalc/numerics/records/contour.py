@@ -1,7 +1,8 @@
 """Contours of some records on one line: an upper bound of δ(ε), and where it is δ.
 
-The weights are those of a majorant of the hockey stick; what is aliased from the left is known well enough to be subtracted. What
-the polynomial of the other steps misses counts with its sign, to first order. Proofs: ``proofs/audit_few.md``.
+The weights are those of a majorant of the hockey stick; what is aliased from the left is known well enough to be
+subtracted. What the polynomial of the other steps misses counts with its sign, to first order. Proofs:
+``proofs/audit_few.md``.
 """
 
 from __future__ import annotations
@@ -50,7 +51,11 @@ class Contour:
     def of(cls, parts: list[Bank], sheets: dict[float, Sheet], tables: list[NormTable | None]) -> Contour:
         """Products of the largest steps, by the sheet of their rate, sums of the others."""
         line = next(iter(sheets.values())).line
-        k, product, missed = np.zeros(len(parts[0].reach)), np.ones((1, line.size), dtype=np.complex128), np.zeros((1, line.size))
+        k, product, missed = (
+            np.zeros(len(parts[0].reach)),
+            np.ones((1, line.size), dtype=np.complex128),
+            np.zeros((1, line.size)),
+        )
         for rate, sheet in sheets.items():
             largest = np.concatenate([part.largest for part in parts if part.rate == rate], axis=1)
             own = sheet.product(largest)
@@ -99,7 +104,8 @@ class Contour:
     def invert(self, delta: float, least: Floats, known: Floats) -> Floats:
         """ε with upper(ε) ≤ δ, checked, at least ``least`` and at most ``known``."""
         line, goal = self.line, math.log(delta)
-        # Near the period and above, what is aliased from the left is more than what is subtracted, unless next to nothing is.
+        # Near the period and above, what is aliased from the left is more than what is subtracted,
+        # unless next to nothing is.
         half = math.pi / line.step if 2 * math.pi * line.c / line.step < 0.99 * (DIGITS - goal) else math.inf
         low, high = least.copy(), np.maximum(np.minimum(known, half), least)
         at_low, at_high = (self._log(self._sum(end), end) - goal for end in (low, high))
@@ -131,7 +137,9 @@ class Contour:
 
     def excess(self, epsilon: Floats, delta: float) -> Floats:
         """log of an upper bound of δ(ε), less log δ."""
-        return np.asarray(self._log(self._sum(epsilon) + self._gaps(epsilon), epsilon) - math.log(delta), dtype=np.float64)
+        return np.asarray(
+            self._log(self._sum(epsilon) + self._gaps(epsilon), epsilon) - math.log(delta), dtype=np.float64
+        )
 
     def off(self, epsilon: Floats, delta: float) -> Floats:
         """By how many times 1e-4·ε + 1e-6 an ε is too large.
@@ -169,7 +177,9 @@ class Contour:
         for row in rows[::-1]:
             total *= z
             total += row
-        return np.asarray(total.real + (self.fixed + self.turning * np.abs(epsilon) if errors else 0.0), dtype=np.float64)
+        return np.asarray(
+            total.real + (self.fixed + self.turning * np.abs(epsilon) if errors else 0.0), dtype=np.float64
+        )
 
     def _gaps(self, epsilon: Floats) -> Floats:
         """A bound of Re Σ f_k e^{−iu_kε} Σ_t x_t gap(x_t): on each panel the inner sum is a polynomial in x_t."""

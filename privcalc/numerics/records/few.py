@@ -2,8 +2,9 @@
 
     K(s) = Σ_{largest} log M(s; x) + Σ_j a_j(s) m_j
 
-The weights of the nodes make the sum an upper bound whatever K is between and beyond them. What is aliased from the left is known
-well enough to be subtracted; therefore c may be small, and the period as short as losses reach. Proofs: ``proofs/audit_few.md``.
+The weights of the nodes make the sum an upper bound whatever K is between and beyond them. What is aliased from the
+left is known well enough to be subtracted; therefore c may be small, and the period as short as losses reach. Proofs:
+``proofs/audit_few.md``.
 """
 
 from __future__ import annotations
@@ -40,8 +41,9 @@ class Try(NamedTuple):
 
     Attributes:
         nodes: how many.
-        left: c times the period: small for a short period, large where K is not known well enough. None: as much as keeps out
-            all that aliases from the left, at the c of Chernoff's bound; the only way where ε is larger than a period.
+        left: c times the period: small for a short period, large where K is not known well enough. None: as much as
+            keeps out all that aliases from the left, at the c of Chernoff's bound; the only way where ε is larger than
+            a period.
         most: tried if it is asked for so many records at most.
         least: and for more than this.
         signed: whether the sign of what the polynomial misses is used.
@@ -102,7 +104,9 @@ def _attempt(banks: list[Bank], delta: float, known: Floats, attempt: Try) -> tu
 
 
 @np.errstate(over="ignore", under="ignore", divide="ignore", invalid="ignore")
-def _on_line(banks: list[Bank], delta: float, known: Floats, attempt: Try, c: float, step: float) -> tuple[Floats, Floats]:
+def _on_line(
+    banks: list[Bank], delta: float, known: Floats, attempt: Try, c: float, step: float
+) -> tuple[Floats, Floats]:
     """Upper ends of ε of records that share a line, and about how far each is off."""
     found, off = known.copy(), np.full(known.size, math.inf)
     reach = np.stack([bank.reach for bank in banks])
@@ -157,7 +161,9 @@ def _periods(banks: list[Bank], need: float, left: float | None) -> Floats:
 
     They are estimates that no bound relies on.
     """
-    typical = np.stack([0.5 * bank.domain * (1 + bank.moments[:, 1] / np.maximum(bank.moments[:, 0], 1e-300)) for bank in banks])
+    typical = np.stack(
+        [0.5 * bank.domain * (1 + bank.moments[:, 1] / np.maximum(bank.moments[:, 0], 1e-300)) for bank in banks]
+    )
     top = max(*(max(float(bank.largest.max(initial=0.0)), float(bank.reach.max())) for bank in banks), 1e-300)
     c = 0.02 * 1.2 ** np.arange(70.0)
     x = top * 2.0 ** np.arange(-16.0, 0.25, 0.25)
@@ -189,18 +195,23 @@ def _period(c: Floats, total: Floats, need: float, left: float | None) -> Floats
         # At a c below the saddle e^{cP} outweighs less of what aliases from the right: there M may grow like e^{c²}.
         saddle = c[np.argmin((total - left_out + need) / c, axis=1)]
         return np.asarray((need + DIGITS) / (saddle / 1.44), dtype=np.float64)
-    # (1 − e^{ε − L})₊ is at most about (e^{cL} − 1 − cL)/(e^{cε} − 1 − cε): many see no jump, and these tell nothing of the tail.
+    # (1 − e^{ε − L})₊ is at most about (e^{cL} − 1 − cL)/(e^{cε} − 1 − cε): many see no jump,
+    # and these tell nothing of the tail.
     log_e = np.where(total > 30, total, np.log(np.expm1(np.minimum(total, 30.0)))) - left_out
 
     def reach(digits: float) -> Floats:
         ratio = log_e + digits
         power = np.exp(np.minimum(ratio, 30.0))
-        return np.asarray(np.min(np.where(ratio > 30, ratio, np.log1p(power + np.sqrt(2 * power))) / c, axis=1), dtype=np.float64)
+        return np.asarray(
+            np.min(np.where(ratio > 30, ratio, np.log1p(power + np.sqrt(2 * power))) / c, axis=1), dtype=np.float64
+        )
 
     near, end = reach(need), reach(need + left + _ALIAS)
     # Where c is so large that e^{K(c) − cε} > e, errors of K are multiplied by more than needs be.
     worth = np.max(np.where(total - c * near[:, None] <= 1, c, c[0]), axis=1)
-    return np.asarray(np.maximum(np.maximum(end - 0.8 * near, 2 * near), np.maximum(left / worth, 1e-6)), dtype=np.float64)
+    return np.asarray(
+        np.maximum(np.maximum(end - 0.8 * near, 2 * near), np.maximum(left / worth, 1e-6)), dtype=np.float64
+    )
 
 
 def _log_real(x: Floats, q: float, c: Floats) -> Floats:
@@ -216,5 +227,7 @@ def _log_real(x: Floats, q: float, c: Floats) -> Floats:
         small = (c + 1) * mu < 0.5
         found[i, small] = 0.5 * c[small] * (c[small] + 1) * q * q * np.expm1(mu * mu)
         # What lies beyond: E[(qr)^{c + 1}].
-        found[i] = np.where((c + 1) * mu > 25, np.logaddexp(found[i], (c + 1) * (math.log(q) + 0.5 * c * mu * mu)), found[i])
+        found[i] = np.where(
+            (c + 1) * mu > 25, np.logaddexp(found[i], (c + 1) * (math.log(q) + 0.5 * c * mu * mu)), found[i]
+        )
     return np.maximum(found, 0.0)

@@ -1,7 +1,8 @@
 """ε(δ) of μ-GDP for an array of μ at once: Newton from a table, then one evaluation that proves the answer.
 
-With a = μ/2 − ε/μ, b = −μ/2 − ε/μ and m the Mills ratio: δ = φ(a)(m(a) − m(b)), ∂δ/∂ε = −φ(a)m(b) (``proofs/gaussian.md``).
-Where μ is small the difference cancels, but an error of a few units of m(b) moves ε by a few units only.
+With a = μ/2 − ε/μ, b = −μ/2 − ε/μ and m the Mills ratio: δ = φ(a)(m(a) − m(b)), ∂δ/∂ε = −φ(a)m(b)
+(``proofs/gaussian.md``). Where μ is small the difference cancels, but an error of a few units of m(b) moves ε by a few
+units only.
 """
 
 from __future__ import annotations
@@ -83,5 +84,7 @@ def _solve(mu: Floats, epsilon: Floats, free: float, delta: float) -> Floats:
         result[done] = (epsilon + room)[done]
         if not np.isnan(result).any():
             break
-        room = np.where(np.isfinite(slope), room + 2e-11 + 1.001 * np.maximum(value + error - delta, 0.0) / slope, 4 * room)
+        room = np.where(
+            np.isfinite(slope), room + 2e-11 + 1.001 * np.maximum(value + error - delta, 0.0) / slope, 4 * room
+        )
     return np.where(np.isnan(result), math.inf, result)

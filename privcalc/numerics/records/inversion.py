@@ -93,8 +93,17 @@ class Lines:
     def chernoff(self, delta: float) -> Floats:
         """ε from δ ≤ e^{K(c) − cε}c^c/(1 + c)^{1 + c} (Canonne, Kamath, Steinke 2020, Proposition 12)."""
         c = self.c
-        top = self.k + self.error[:, 0] + 16 * UNIT * np.abs(self.k) - math.log1p(c) - c * math.log1p(1 / c) - math.log(delta)
-        return np.asarray(np.nan_to_num(np.maximum(top / c * (1 + 8 * UNIT) + 1e-15, 0.0), nan=math.inf), dtype=np.float64)
+        top = (
+            self.k
+            + self.error[:, 0]
+            + 16 * UNIT * np.abs(self.k)
+            - math.log1p(c)
+            - c * math.log1p(1 / c)
+            - math.log(delta)
+        )
+        return np.asarray(
+            np.nan_to_num(np.maximum(top / c * (1 + 8 * UNIT) + 1e-15, 0.0), nan=math.inf), dtype=np.float64
+        )
 
     def upper(self, epsilon: Floats) -> Floats:
         """log of an upper bound of δ(ε), for any real ε."""
@@ -102,7 +111,9 @@ class Lines:
         turn = np.multiply.outer(epsilon, u)
         total = np.sum(self.weights * np.cos(self.phase - turn), axis=1)
         slack = np.expm1(self.error) + UNIT * (
-            4 * np.abs(turn) + 4 * self.turn + (8 * np.abs(self.k) + 8 * self.c * np.abs(epsilon) + u.size + 96)[:, None]
+            4 * np.abs(turn)
+            + 4 * self.turn
+            + (8 * np.abs(self.k) + 8 * self.c * np.abs(epsilon) + u.size + 96)[:, None]
         )
         error = np.sum(self.weights * slack, axis=1)
         tail = np.exp(self.error[:, 0]) * self.tail / self.step
@@ -115,12 +126,15 @@ class Lines:
         total = np.sum(self.weights * np.cos(angle), axis=1) * self.step / math.pi
         short = math.log(delta) - (self.k - self.c * epsilon + np.log(np.maximum(total, 1e-300)))
         apart = np.where(np.isfinite(epsilon), short / (self.c * (1e-4 * np.minimum(epsilon, 1e300) + 1e-6)), math.inf)
-        return np.asarray(np.where(epsilon <= 0, 0.0, np.nan_to_num(apart, nan=math.inf, posinf=math.inf)), dtype=np.float64)
+        return np.asarray(
+            np.where(epsilon <= 0, 0.0, np.nan_to_num(apart, nan=math.inf, posinf=math.inf)), dtype=np.float64
+        )
 
     def invert(self, epsilon: Floats, delta: float) -> Floats:
         """ε with upper(ε) ≤ log δ, checked; ∞ where none was found."""
         goal, u = math.log(delta), self.step * np.arange(self.weights.shape[1])
-        # Where f is largest δ is still above the goal, as c lies below the saddle; Newton's method, kept inside what is known.
+        # Where f is largest δ is still above the goal, as c lies below the saddle; Newton's method,
+        # kept inside what is known.
         low = self.phase[:, 1] / self.step
         high = np.full(epsilon.size, math.inf)
         epsilon = np.where(epsilon > low, epsilon, low)

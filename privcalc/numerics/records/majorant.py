@@ -2,9 +2,10 @@
 
 They lie on the safe side for every distribution.
 
-A sum over finitely many nodes of a transform is E[τ(L)] for a trigonometric polynomial τ. The weights here make τ a majorant of
-the hockey stick, which it touches half-way between multiples of its resolution: nothing need be known of the transform between
-or beyond the nodes. The price is the density of L at ε times resolution²/24. Proof: ``proofs/audit_majorant.md``.
+A sum over finitely many nodes of a transform is E[τ(L)] for a trigonometric polynomial τ. The weights here make τ a
+majorant of the hockey stick, which it touches half-way between multiples of its resolution: nothing need be known of
+the transform between or beyond the nodes. The price is the density of L at ε times resolution²/24. Proof:
+``proofs/audit_majorant.md``.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
     moments (n, 14)  ->  rough saddle c and ε  ->  groups of alike c  ->  table
                      ->  upper bound of δ(ε)  ->  ε, certified
 
-Aliasing can only overestimate δ (``proofs/engine.md``, §2), so an upper bound needs no bound of it; what the polynomial, the
-truncation and the rounding may miss is added (``proofs/audit_contours.md``, §2).
+Aliasing can only overestimate δ (``proofs/engine.md``, §2), so an upper bound needs no bound of it; what the
+polynomial, the truncation and the rounding may miss is added (``proofs/audit_contours.md``, §2).
 """
 
 from __future__ import annotations
@@ -94,7 +94,10 @@ def _rough(parts: list[Bank], reaches: list[float], delta: float) -> tuple[Float
     """
     need = -math.log(delta)
     spread = np.sum([part.rate**2 * part.moments[:, 0] for part in parts], axis=0)
-    low, high = 0.03 * math.sqrt(2 * need / spread.max()), 3 * math.sqrt(2 * need / spread.min()) + 1 / spread.min() ** 0.5
+    low, high = (
+        0.03 * math.sqrt(2 * need / spread.max()),
+        3 * math.sqrt(2 * need / spread.min()) + 1 / spread.min() ** 0.5,
+    )
     c = np.asarray(low * _RATIO ** np.arange(math.ceil(math.log(high / low) / math.log(_RATIO)) + 1), dtype=np.float64)
     tables = [_real(reach, part.domain, part.rate, c) for part, reach in zip(parts, reaches, strict=True)]
     index, guess = [], []
@@ -102,7 +105,10 @@ def _rough(parts: list[Bank], reaches: list[float], delta: float) -> tuple[Float
     log_c = np.log(c32)
     for start in range(0, spread.size, ROWS):
         k = np.sum(
-            [(part.moments[start : start + ROWS] @ table).astype(np.float32) for part, table in zip(parts, tables, strict=True)],
+            [
+                (part.moments[start : start + ROWS] @ table).astype(np.float32)
+                for part, table in zip(parts, tables, strict=True)
+            ],
             axis=0,
         )
         # Where M explodes there is nothing to gain; K must also rise.
@@ -120,7 +126,9 @@ def _rough(parts: list[Bank], reaches: list[float], delta: float) -> tuple[Float
         before, after = level[row, at - 1], level[row, at]
         share = np.clip(np.nan_to_num((need - before) / (after - before), nan=1.0), 0.0, 1.0)
         index.append(at - 1)
-        guess.append(np.nan_to_num((1 - share) * eps[row, at - 1] + share * eps[row, at], nan=1.0, posinf=1.0, neginf=0.0))
+        guess.append(
+            np.nan_to_num((1 - share) * eps[row, at - 1] + share * eps[row, at], nan=1.0, posinf=1.0, neginf=0.0)
+        )
     bins = np.concatenate(index) // _MERGE * _MERGE
     return c, bins.astype(np.intp), np.concatenate(guess).astype(np.float64)
 
@@ -180,7 +188,9 @@ def _group(parts: list[Bank], reaches: list[float], delta: float, c: float, gues
             try:
                 tables = [
                     [
-                        norm_table.build(part.rate, add, line, step, size, reach, part.domain, count, typical) if reach else None
+                        norm_table.build(part.rate, add, line, step, size, reach, part.domain, count, typical)
+                        if reach
+                        else None
                         for (part, reach), typical in zip(both, typicals, strict=True)
                     ]
                     for add, size in zip((False, True), attempt, strict=True)

@@ -2,8 +2,8 @@
 
 Here x = (norm ratio / noise multiplier)².
 
-M is analytic for Re x > 0, |M(s; x)| ≤ (1 + tan²φ)^¼ e^{|Im x|²/8 Re x} M(c; |x|²/Re x), φ = arg x. Its logarithm is analytic
-where the polynomial says that M stays away from 0. Proofs: ``proofs/audit_few.md``, §§2–3.
+M is analytic for Re x > 0, |M(s; x)| ≤ (1 + tan²φ)^¼ e^{|Im x|²/8 Re x} M(c; |x|²/Re x), φ = arg x. Its logarithm is
+analytic where the polynomial says that M stays away from 0. Proofs: ``proofs/audit_few.md``, §§2–3.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ class Sheet:
     Attributes:
         line: the line.
         edges: of the panels, descending, shape (PANELS + 1,).
-        polynomials: Chebyshev coefficients of M(s; x)e^{−ℓ(x)}, shape (PANELS, _ORDER, 2·size), each real part before its
-            imaginary part.
+        polynomials: Chebyshev coefficients of M(s; x)e^{−ℓ(x)}, shape (PANELS, _ORDER, 2·size), each real part before
+            its imaginary part.
         errors: bounds of what they miss, relative to M(c; x)e^{−ℓ(x)}, shape (PANELS, size).
         chords: ℓ(x) = chords[0] + chords[1]·x, shape (2, PANELS).
         logs: f = log M/x on the panels, ascending; where it is unknown ``missed`` is infinite.

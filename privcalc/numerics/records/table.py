@@ -1,7 +1,7 @@
 """The sampled Gaussian's log M as a polynomial in x = (norm ratio / noise multiplier)², with a proved error.
 
-On a vertical line s = c + iu, log M(s; x) = x·f(x), and f is approximated on [0, reach] by one polynomial, written in Chebyshev
-polynomials of the whole domain. A record that took steps x_1, x_2, … then has
+On a vertical line s = c + iu, log M(s; x) = x·f(x), and f is approximated on [0, reach] by one polynomial, written in
+Chebyshev polynomials of the whole domain. A record that took steps x_1, x_2, … then has
 
     K(s) = Σ_t log M(s; x_t) ≈ Σ_j a_j(s) m_j,      m_j = Σ_t x_t T_j(2x_t/domain − 1),
 
@@ -120,12 +120,15 @@ class Panel:
         end = max(end, self.a * (1 + 1e-6))
         values = self(0.5 * (self.a + end) + 0.5 * (end - self.a) * THETA)
         rounding = 64 * UNIT * np.sum(np.abs(self.coefficients), axis=0)
-        return Panel(self.a, end, self.slope, np.asarray(TO_CHEBYSHEV @ values, dtype=np.complex128), self.missed + rounding)
+        return Panel(
+            self.a, end, self.slope, np.asarray(TO_CHEBYSHEV @ values, dtype=np.complex128), self.missed + rounding
+        )
 
     def __call__(self, x: Floats | float) -> Complexes:
         """f, shape (x, size)."""
         return np.asarray(
-            chebyshev.chebval((2 * np.asarray(x) - self.a - self.b) / (self.b - self.a), self.coefficients).T, dtype=np.complex128
+            chebyshev.chebval((2 * np.asarray(x) - self.a - self.b) / (self.b - self.a), self.coefficients).T,
+            dtype=np.complex128,
         )
 
 
@@ -171,7 +174,9 @@ def build(
     return table
 
 
-def fit(line: Line, panels: list[Panel], reach: float, domain: float, typical: float, *, signed: bool = False) -> NormTable:
+def fit(
+    line: Line, panels: list[Panel], reach: float, domain: float, typical: float, *, signed: bool = False
+) -> NormTable:
     """The polynomial for x in [0, reach] from f on the panels, ascending, and its errors.
 
     They are ∞ at nodes where nothing is known.
@@ -181,7 +186,9 @@ def fit(line: Line, panels: list[Panel], reach: float, domain: float, typical: f
     # The degree is chosen at some of the nodes.
     stride = max(line.size // 12, 1)
     some = replace(line, step=line.step * stride, size=len(range(0, line.size, stride)))
-    few = [replace(panel, coefficients=panel.coefficients[:, ::stride], missed=panel.missed[::stride]) for panel in panels]
+    few = [
+        replace(panel, coefficients=panel.coefficients[:, ::stride], missed=panel.missed[::stride]) for panel in panels
+    ]
     growth = np.abs(some.s * (some.s + 1)) / (line.c * (line.c + 1))
     slope = float(line.slopes(np.array([panels[0].a]))[0])
 
@@ -195,7 +202,15 @@ def fit(line: Line, panels: list[Panel], reach: float, domain: float, typical: f
 
 
 def _fit(
-    line: Line, panels: list[Panel], reach: float, domain: float, degree: int, typical: float, slope: float, *, signed: bool
+    line: Line,
+    panels: list[Panel],
+    reach: float,
+    domain: float,
+    degree: int,
+    typical: float,
+    slope: float,
+    *,
+    signed: bool,
 ) -> NormTable:
     s = line.s
     origin = 0.5 * s * (s + 1) * line.q**2
@@ -299,7 +314,8 @@ def _residual(
 ) -> tuple[Complexes, Floats, Floats]:
     """f − polynomial on each panel: Chebyshev coefficients, shape (panels, any, size), and a bound of what they miss.
 
-    Third, a bound of its modulus below all of them, shape (size,). On a panel it is at most the sum of the coefficients' moduli.
+    Third, a bound of its modulus below all of them, shape (size,). On a panel it is at most the sum of the
+    coefficients' moduli.
     """
     a0 = panels[0].a
     rounding = 64 * UNIT * np.sum(np.abs(a_j), axis=0)

@@ -6,8 +6,8 @@ With M_i = A_i + D_i, A_i the atoms' part, which does not decay, and D_i the den
 
     Π M_i^{n_i} = Π A_i^{n_i} + Σ_i n_i D_i Π A^n / A_i + R,      |R| = O(u^{−2}).
 
-Each term is the transform of a measure ≥ 0. The first is a sum over atoms, the second one of a known profile at atoms, and R
-goes to the contour, whose integrand falls as u^{−4}. Proof: ``proofs/apart.md``.
+Each term is the transform of a measure ≥ 0. The first is a sum over atoms, the second one of a known profile at atoms,
+and R goes to the contour, whose integrand falls as u^{−4}. Proof: ``proofs/apart.md``.
 """
 
 from __future__ import annotations

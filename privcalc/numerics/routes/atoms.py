@@ -1,8 +1,8 @@
 """Runs whose losses take few values: every value of their sum, with its probability.
 
 Sums of nonnegative terms keep their relative precision. Values closer than a tiny gap are merged, so that losses with a
-common step, and the same sum reached in different orders, stay one value. With L' within ``shift`` of the loss and masses
-within a relative error, δ is bounded at ε ± shift. Proof: ``proofs/atoms.md``.
+common step, and the same sum reached in different orders, stay one value. With L' within ``shift`` of the loss and
+masses within a relative error, δ is bounded at ε ± shift. Proof: ``proofs/atoms.md``.
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
 """The transform of a Poisson-sampled Gaussian, restricted to a band of its noise variable: remove direction only.
 
-A use has t ~ N(0, 1) or, with probability q, N(μ, 1). Give it a mark that says in which band t + wξ lies, ξ ~ N(0, 1) apart:
-with Φ-edges of width w instead of sharp ones everything stays analytic. With r(t) = e^{μt − μ²/2}, the transform of the measure
-of the uses marked (low, high] is
+A use has t ~ N(0, 1) or, with probability q, N(μ, 1). Give it a mark that says in which band t + wξ lies, ξ ~ N(0, 1)
+apart: with Φ-edges of width w instead of sharp ones everything stays analytic. With r(t) = e^{μt − μ²/2}, the transform
+of the measure of the uses marked (low, high] is
 
     M(s) = F(s + 1),   F(p) = ∫ φ(t) (1 − q + q r)^p β(t) dt,
     β(t) = Φ((high − t)/w) − Φ((low − t)/w) = P(low < t + wξ ≤ high).
 
-Because |β(t + iy)| ≤ e^{y²/2w²} β(t), the rotated trapezoid rule of ``normal_loss.py`` works as it does there. The lowest
-band, low = −∞, holds nearly every use; for it M − 1 is computed. What lies beyond the last node belongs to no band: there β is
-less than tiny, but (1 − q + q r)^p would grow faster than β falls. Proofs: ``proofs/jumps.md``.
+Because |β(t + iy)| ≤ e^{y²/2w²} β(t), the rotated trapezoid rule of ``normal_loss.py`` works as it does there. The
+lowest band, low = −∞, holds nearly every use; for it M − 1 is computed. What lies beyond the last node belongs to no
+band: there β is less than tiny, but (1 − q + q r)^p would grow faster than β falls. Proofs: ``proofs/jumps.md``.
 """
 
 from __future__ import annotations
@@ -95,7 +95,9 @@ class Band:
 
     def _log_far(self, t: Floats) -> Floats:
         """A bound of log P(t' > t, t' + wξ ≤ high), t' being the noise of a use; t ≥ high."""
-        outside = np.logaddexp(math.log1p(-self.q) + log_normal_tail(t), math.log(self.q) + log_normal_tail(t - self.mu))
+        outside = np.logaddexp(
+            math.log1p(-self.q) + log_normal_tail(t), math.log(self.q) + log_normal_tail(t - self.mu)
+        )
         return np.asarray(outside - 0.5 * ((t - self.high) / self.blur) ** 2, dtype=np.float64)
 
     @property
@@ -139,7 +141,9 @@ class Band:
 
         For the bulk it is relative to β, which is 1 less a small Φ on the left.
         """
-        z2 = np.max([((self.nodes - b) / self.blur) ** 2 for b in (self.low, self.high) if math.isfinite(b)], axis=0) + 4
+        z2 = (
+            np.max([((self.nodes - b) / self.blur) ** 2 for b in (self.low, self.high) if math.isfinite(b)], axis=0) + 4
+        )
         error = _PHI_ERROR + 8 * UNIT * z2
         if self._bulk:
             error = error * np.exp(np.minimum(self._log_beta[1] - self._log_beta[0], 0.0))
@@ -173,8 +177,8 @@ class Band:
     def _log_ends(self, p: Floats, k: Floats) -> Floats:
         """log of the errors that come from both ends of the nodes, relative to F(p) = e^k.
 
-        On the left G(start)/κ, where log G falls by at least κ beyond; on the right, where the band ends, the path of the
-        integral from the real line to Im t = 2a. For the bulk, of which E[(…)^p − 1] is summed, both parts.
+        On the left G(start)/κ, where log G falls by at least κ beyond; on the right, where the band ends, the path of
+        the integral from the real line to Im t = 2a. For the bulk, of which E[(…)^p − 1] is summed, both parts.
         """
         ends = np.append(self.nodes[:1], self._end)
         log_g = -0.5 * ends**2
@@ -218,11 +222,15 @@ class Band:
             total = terms.sum(axis=1)
             value = np.log(total) + top
             blurred = np.exp(log_sum - log_beta) if not self._bulk else np.ones_like(log)
-            rounding = (terms @ (t2 + np.abs(log_beta) + self.nodes.size + 60) + (terms * np.abs(z)).sum(axis=1)) * 4 * UNIT
+            rounding = (
+                (terms @ (t2 + np.abs(log_beta) + self.nodes.size + 60) + (terms * np.abs(z)).sum(axis=1)) * 4 * UNIT
+            )
             rounding = (rounding + terms @ (blurred * self._beta_error)) / total + 4 * UNIT * np.abs(top)
         with np.errstate(over="ignore"):
             extra = rounding + self._line[2] * (1 + self._bulk * np.exp(-value)) + np.exp(self._log_ends(p, value))
-        return RealValues(value, np.where(extra < 0.5, extra / (1 - np.minimum(extra, 0.5)) + 4 * UNIT * np.abs(value), math.inf))
+        return RealValues(
+            value, np.where(extra < 0.5, extra / (1 - np.minimum(extra, 0.5)) + 4 * UNIT * np.abs(value), math.inf)
+        )
 
     @cached_property
     def _rotated(self) -> tuple[Complexes, Complexes, Floats]:
@@ -268,7 +276,9 @@ class Band:
                 ratio[i : i + rows] += np.sum(far, axis=1)
             log_m = log1p(ratio - outside) - k_real
             depth = 60 + math.log2(t.size)
-            rounding = UNIT * np.hypot(p, u) * float(magnitude @ (spread * (t**2 + depth))) + 1e-13 * outside * math.exp(-k_real)
+            rounding = UNIT * np.hypot(p, u) * float(
+                magnitude @ (spread * (t**2 + depth))
+            ) + 1e-13 * outside * math.exp(-k_real)
         else:
             with np.errstate(divide="ignore"):
                 log_m = np.log(fan(np.exp(log_weights + p * log - k_real), log, step, size))
@@ -300,14 +310,20 @@ class Band:
         pull = (1.0 if self._bulk else v) / mu**2
         best_angle, first_angle = u * mean / (pull + u * u * variance), u * mean / pull
         soft = self._softest(tilted, bump)
-        for angle, most in (*((factor * best_angle, 1.2) for factor in _LINES), (first_angle, soft), (first_angle, 3 * soft)):
+        for angle, most in (
+            *((factor * best_angle, 1.2) for factor in _LINES),
+            (first_angle, soft),
+            (first_angle, 3 * soft),
+        ):
             theta = np.minimum(angle, min(most, 1.2))
             y = theta / mu
             log = log_rotated(mu, q, t, theta[:, None])
             psi = np.minimum((0.5 * math.pi - theta) / mu, 4 * w)
             with np.errstate(over="ignore", invalid="ignore"):
                 if self._bulk:
-                    total = np.exp(0.5 * y[:, None] ** 2) * (tilted + (y / w * np.exp(0.5 * (y / w) ** 2))[:, None] * bump)
+                    total = np.exp(0.5 * y[:, None] ** 2) * (
+                        tilted + (y / w * np.exp(0.5 * (y / w) ** 2))[:, None] * bump
+                    )
                 else:
                     total = np.exp(0.5 * v * y[:, None] ** 2) * tilted
                 flat = total.sum(axis=1)
@@ -328,7 +344,11 @@ class Band:
         """
         if not self._bulk:
             return 0.3
-        return self.mu * self.blur * math.sqrt(2 * max(math.log(float(tilted.sum()) / max(float(bump.sum()), 1e-300)), 1.0))
+        return (
+            self.mu
+            * self.blur
+            * math.sqrt(2 * max(math.log(float(tilted.sum()) / max(float(bump.sum()), 1e-300)), 1.0))
+        )
 
 
 def _log_phi(z: Complexes) -> Complexes:

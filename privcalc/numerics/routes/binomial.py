@@ -39,7 +39,8 @@ def lost_tails(half: float) -> float:
 def binomial(p: float, odds: float, count: int) -> Masses:
     """Bin(count, p) by ratios outward from the mode; ``odds`` = p/(1 − p) to within 8 units.
 
-    One ratio, with its product, is off by 11 units. Beyond 19√n of the mean is at most 2e^{−722} (Hoeffding 1963, Theorem 1).
+    One ratio, with its product, is off by 11 units. Beyond 19√n of the mean is at most 2e^{−722} (Hoeffding 1963,
+    Theorem 1).
     """
     mode = min(int((count + 1) * p), count)
     width = int(19 * math.sqrt(count)) + 4
@@ -94,8 +95,8 @@ def decayed_sums(values: Floats, step: float) -> Floats:
 class AtomLaw:
     """A loss L = offset + step·index whose index has the given masses under P.
 
-    With T_j = Σ_{b ≥ j} p_b e^{ℓ_j − ℓ_b}, D_j = Σ_{b ≥ j} p_b (1 − e^{ℓ_j − ℓ_b}) = (1 − e^{−step}) Σ_{i > j} T_i, and ℓ_j the
-    first loss above ε: δ(ε) = D_j + (1 − e^{ε − ℓ_j})·T_j and e^ε Q(L > ε) = e^{ε − ℓ_j}·T_j.
+    With T_j = Σ_{b ≥ j} p_b e^{ℓ_j − ℓ_b}, D_j = Σ_{b ≥ j} p_b (1 − e^{ℓ_j − ℓ_b}) = (1 − e^{−step}) Σ_{i > j} T_i, and
+    ℓ_j the first loss above ε: δ(ε) = D_j + (1 − e^{ε − ℓ_j})·T_j and e^ε Q(L > ε) = e^{ε − ℓ_j}·T_j.
     """
 
     def __init__(self, masses: Masses, step: float, offset: float) -> None:
@@ -104,7 +105,8 @@ class AtomLaw:
         self.losses = step * index + offset
         self.tails = decayed_sums(values, step)
         self.heads = np.append(-math.expm1(-step) * decayed_sums(self.tails[1:], 0.0), 0.0)
-        # The step is off by 5 units, which e^{−x}, x ≤ 745, sees as 3725; each doubling rounds three times, in both sums.
+        # The step is off by 5 units, which e^{−x}, x ≤ 745, sees as 3725; each doubling rounds three times,
+        # in both sums.
         self.mass_error = masses.relative
         self.relative = masses.relative + (3800 + 6 * (values.size.bit_length() + 1)) * UNIT
         self.missing = masses.missing + TINY

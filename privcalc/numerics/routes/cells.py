@@ -43,7 +43,8 @@ class Cells:
         self.c, self.spacing = c, spacing
         h, tail, h_error = pair.profile(self.epsilon[left:])
         g, g_tail, g_error = pair.reverse.profile(-self.epsilon[left::-1])
-        # Of lines below the profile (``proofs/tails.md``): the value at 0, slopes on the left, how far slopes may be off.
+        # Of lines below the profile (``proofs/tails.md``): the value at 0, slopes on the left,
+        # how far slopes may be off.
         least = min(float(h[0] - h_error[0]), float(g[0] - g_error[0]))
         mass, blur, g_blur = g - g_error + g_tail, slope_error(h, tail, h_error), slope_error(g, g_tail, g_error)
         g[0], g_error[0] = h[0], h_error[0]
@@ -54,8 +55,9 @@ class Cells:
         self.upper, self.error = _whole(h, g), _whole(h_error + 4 * UNIT * h, g_error + 4 * UNIT * g)
         self.mass_beyond = float(h[-1] + h_error[-1])
         self.log_scale = max(float(np.max(self._exponent(c) + np.log(np.maximum(self.upper, SMALL)))) - 600, 0.0)
-        # Lowered by a quarter of width × slope change of the cells on both sides (left of 0 in the reverse pair's scale).
-        # Where the pair is only a bound, so that no lower law exists, this is no more than an estimate of the width.
+        # Lowered by a quarter of width × slope change of the cells on both sides (left of 0 in the reverse pair's
+        # scale). Where the pair is only a bound, so that no lower law exists,
+        # this is no more than an estimate of the width.
         low_h[0] = low_g[0] = min(least, float(low_h[0]))
         shrink, quarter = math.exp(-spacing), 0.25 * math.expm1(spacing) * (1 + 1e-12)
         r = quarter * (np.maximum(tail[:-1] - shrink * tail[1:], 0.0) + blur[:-1] + shrink * blur[1:])

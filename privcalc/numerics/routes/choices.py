@@ -2,9 +2,9 @@
 
     V_0(x) = (1 − e^x)_+,      V_n(x) = max_i sup_{0≤t≤a_i} E V_{n − e_i}(x − L_{i,t}),
 
-n the numbers of choices of each range a_i, L_{i,t} = t with probability (1 − e^{t−a_i})/(1 − e^{−a_i}), else t − a_i: whoever
-plays may also choose what comes next. There is a table of V for every n below the one asked for. From below the smallest ranges
-come first, which is about the best order. Proofs, and rounding: ``proofs/choices.md``.
+n the numbers of choices of each range a_i, L_{i,t} = t with probability (1 − e^{t−a_i})/(1 − e^{−a_i}), else t − a_i:
+whoever plays may also choose what comes next. There is a table of V for every n below the one asked for. From below the
+smallest ranges come first, which is about the best order. Proofs, and rounding: ``proofs/choices.md``.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ class Values:
     def bounds(self, x: Floats) -> tuple[Floats, Floats, Floats]:
         """Lower and upper bounds of V at x ≥ 0, and e^x Q(S) of the test that gives the lower one.
 
-        Above, a chord in e^x; below, the better of the tests of the points on both sides. Beyond the last point V is at most what
-        it is there.
+        Above, a chord in e^x; below, the better of the tests of the points on both sides. Beyond the last point V is at
+        most what it is there.
         """
         h, last = self.spacing, self.upper.size - 1
         inside = x <= last * h
@@ -82,7 +82,9 @@ class Values:
         left, right = (self.lower[j + d] - self.tail[j + d] * np.expm1(y) for d, y in ((0, near), (1, far)))
         blur = (self.rounding + 64 * UNIT) * (1 + 1e-9)
         slope = np.where(left > right, self.tail[j] * np.exp(near), self.tail[j + 1] * np.exp(far))
-        off = blur * (top + slope * h) + 64 * UNIT * x * (slope + drop / h)  # of the values; and of where x lies in its cell
+        off = blur * (top + slope * h) + 64 * UNIT * x * (
+            slope + drop / h
+        )  # of the values; and of where x lies in its cell
         low = np.where(inside, np.maximum(left, right) - off - TINY, 0.0)
         known = inside & (low > 0)
         return np.where(known, low, 0.0), top + off + self.leak + TINY, np.where(known, slope, 0.0)
@@ -161,10 +163,13 @@ def points(levels: Levels, least: float, *, orders: bool = True) -> float:
     a = np.array([a for a, _ in levels]) / levels[0][0]
     counts = [count for _, count in levels]
     if orders:
-        n = np.stack(np.meshgrid(*(np.arange(count + 1.0) for count in counts), indexing="ij"), axis=-1).reshape(-1, len(counts))
+        n = np.stack(np.meshgrid(*(np.arange(count + 1.0) for count in counts), indexing="ij"), axis=-1).reshape(
+            -1, len(counts)
+        )
     else:
         n = np.stack(
-            [np.clip(np.arange(sum(counts) + 1.0) - sum(counts[:i]), 0, count) for i, count in enumerate(counts)], axis=-1
+            [np.clip(np.arange(sum(counts) + 1.0) - sum(counts[:i]), 0, count) for i, count in enumerate(counts)],
+            axis=-1,
         )
     reach = np.sqrt(-0.5 * math.log(least) * (n @ a**2))  # V falls below ``least`` at about √(Σ a²/4)·√(−2 log least)
     played = (n > 0).sum(axis=1) if orders else np.minimum(n.sum(axis=1), 1.0)
@@ -174,7 +179,9 @@ def points(levels: Levels, least: float, *, orders: bool = True) -> float:
 def steps(levels: Levels) -> int:
     """Choices in all tables, where there are several ranges."""
     counts = [count for _, count in levels]
-    return sum(count * math.prod(other + 1 for j, other in enumerate(counts) if j != i) for i, count in enumerate(counts))
+    return sum(
+        count * math.prod(other + 1 for j, other in enumerate(counts) if j != i) for i, count in enumerate(counts)
+    )
 
 
 def fineness(levels: Levels, least: float, *, orders: bool = True) -> int:
@@ -236,6 +243,8 @@ def _play(levels: Levels, least: float, *, orders: bool) -> tuple[Values | None,
     for share in (1.0, 0.6, 0.3) if len(levels) > 1 else (1.0,):
         m, h, exact = lattice(ranges, max(int(share * finest), 2), up=orders)
         entries = [(part, count) for part, (_, count) in zip(m, levels, strict=True) if part > 1]  # fewer, from below
-        with contextlib.suppress(RouteFailed):  # V has small edges where orders meet, which a coarser lattice may not see
+        with contextlib.suppress(
+            RouteFailed
+        ):  # V has small edges where orders meet, which a coarser lattice may not see
             return Game(entries, h, least, orders=orders).values(), exact
     return None, True

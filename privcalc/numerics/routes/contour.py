@@ -5,8 +5,8 @@ With K the sum of count × log M over the run, and any c > 0 in the strip where 
     δ(ε) = (1/2πi) ∫_{c−i∞}^{c+i∞} e^{K(s) − sε} / (s(s + 1)) ds
          ≈ S = (h/π) Re Σ'_k e^{K(c+iu_k) − (c+iu_k)ε} / (s_k(s_k + 1)).
 
-The sum at u_k = kh equals Σ_m e^{cmD} δ(ε + mD), D = 2π/h, whose terms are all ≥ 0; the excess over δ(ε), the nodes beyond U
-and the rounding are bounded by the formulas of ``proofs/engine.md``, §§2, 3 and 7, so that
+The sum at u_k = kh equals Σ_m e^{cmD} δ(ε + mD), D = 2π/h, whose terms are all ≥ 0; the excess over δ(ε), the nodes
+beyond U and the rounding are bounded by the formulas of ``proofs/engine.md``, §§2, 3 and 7, so that
 
     δ(ε) ∈ [S − left − right − tail − err, S + tail + err].
 """
@@ -235,7 +235,9 @@ def edges(prepared: list[tuple[Prepared, int]], c: float) -> float:
     return math.fsum(n * float(part.edge(c)[0]) for part, n in prepared)
 
 
-def assemble(prepared: list[tuple[Prepared, int]], line: Axis, c: float, step: float, size: int, tail: float) -> Contour:
+def assemble(
+    prepared: list[tuple[Prepared, int]], line: Axis, c: float, step: float, size: int, tail: float
+) -> Contour:
     """Evaluate the composed K at the nodes; any c, step and size give valid bounds."""
     log = np.zeros(size, dtype=np.complex128)
     slack = np.zeros(size)
@@ -312,7 +314,9 @@ def place(line: Axis, epsilon: float, log_delta: float, c_star: float, digits: f
     at = np.flatnonzero((c > CROSS[0] * c_star) & (c < CROSS[1] * c_star))
     apart = c[at, None] - c
     periods = log_tail / np.abs(apart)
-    left = np.minimum(np.min(periods, axis=1, where=apart > 0, initial=math.inf), (digits - log_delta + line.log_mass) / c[at])
+    left = np.minimum(
+        np.min(periods, axis=1, where=apart > 0, initial=math.inf), (digits - log_delta + line.log_mass) / c[at]
+    )
     right = np.min(periods, axis=1, where=apart < 0, initial=math.inf)
     d = 1.01 * np.maximum(np.maximum(left, right), 1 / c[at])
     slack = line.k[at] - c[at] * epsilon - np.log(c[at]) - np.log1p(c[at]) - log_delta
@@ -325,7 +329,12 @@ def place(line: Axis, epsilon: float, log_delta: float, c_star: float, digits: f
 
 
 def truncate(
-    prepared: list[tuple[Prepared, int]], c: float, step: float, u0: float, log_small: float, precision: Precision = Precision()
+    prepared: list[tuple[Prepared, int]],
+    c: float,
+    step: float,
+    u0: float,
+    log_small: float,
+    precision: Precision = Precision(),
 ) -> tuple[int, float]:
     """The number of nodes, and ``Contour.tail`` from one step before the first node left out."""
     periodic = [(part, count) for part, count in prepared if isinstance(part, PeriodicTransform)]
@@ -341,7 +350,10 @@ def truncate(
         later = np.full_like(grid, math.inf)
         for part, count in widest if not precision.square else []:
             later = np.minimum(later, np.exp(decay) * returns(part, count, c, step, grid))
-        for part, count in periodic:  # as long as a block, and the node after it, lie within the first half of the period
+        for (
+            part,
+            count,
+        ) in periodic:  # as long as a block, and the node after it, lie within the first half of the period
             within = np.append(grid[1:] + step <= 0.5 * part.period, False)
             decay = decay + np.where(within, count * np.minimum(part.log_fall(c, grid), 0.0), 0.0)
         rho = np.exp(decay)

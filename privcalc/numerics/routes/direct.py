@@ -1,14 +1,15 @@
 """The direct route: two lattice laws composed by plain convolution, which loses no relative precision anywhere.
 
-Where a few rare large jumps carry the tail, no exponential tilt is right: the transform explodes long before the saddle, and
-a Fourier inversion at c has a floor of e^{K(c) − cε}·1e−15. Sums of products of nonnegative numbers have none. A nonnegative
-measure m on the points iΔ, with a mass at +∞, has the profile H(ε) = m_∞ + Σ_i m_i (1 − e^{ε−iΔ})_+. It need not be a
-probability: wherever H ≥ h (or ≤ h) at every real ε for each use, so it is for the compositions. So every float law is certified
-*after* it was made: its profile is evaluated (sums of nonnegative numbers again), and the law is scaled by the worst ratio to
-what it must exceed.
+Where a few rare large jumps carry the tail, no exponential tilt is right: the transform explodes long before the
+saddle, and a Fourier inversion at c has a floor of e^{K(c) − cε}·1e−15. Sums of products of nonnegative numbers have
+none. A nonnegative measure m on the points iΔ, with a mass at +∞, has the profile H(ε) = m_∞ + Σ_i m_i (1 −
+e^{ε−iΔ})_+. It need not be a probability: wherever H ≥ h (or ≤ h) at every real ε for each use, so it is for the
+compositions. So every float law is certified *after* it was made: its profile is evaluated (sums of nonnegative numbers
+again), and the law is scaled by the worst ratio to what it must exceed.
 
-The upper law interpolates h in x = e^ε (connect the dots); the lower one stays, on every cell, below a line below h. Masses
-beyond the window go to +∞ or to its left end (upper), or are dropped (lower). Proofs and constants: ``proofs/direct.md``.
+The upper law interpolates h in x = e^ε (connect the dots); the lower one stays, on every cell, below a line below h.
+Masses beyond the window go to +∞ or to its left end (upper), or are dropped (lower). Proofs and constants:
+``proofs/direct.md``.
 """
 
 from __future__ import annotations
@@ -62,7 +63,9 @@ class Direct:
             else:
                 # Left of all points the profile is a chord, too: from x = 0.
                 near, far = (law.total(), float(values[0])) if k < 0 else (float(values[k]), float(values[k + 1]))
-                share = math.exp(epsilon - law.first * self.spacing) if k < 0 else math.expm1(e) / math.expm1(self.spacing)
+                share = (
+                    math.exp(epsilon - law.first * self.spacing) if k < 0 else math.expm1(e) / math.expm1(self.spacing)
+                )
                 share = min(max(share - sign * 16 * UNIT, 0.0), 1.0)
                 value = (1 - share) * near + share * far
             ends.append(value * (1 + margin) + sign * _UNDERFLOW)
@@ -73,7 +76,11 @@ class Direct:
 
 @QUIET
 def build(
-    entries: PairEntries, *, delta: float | None = None, epsilon: float | None = None, known: tuple[float, float] | None = None
+    entries: PairEntries,
+    *,
+    delta: float | None = None,
+    epsilon: float | None = None,
+    known: tuple[float, float] | None = None,
 ) -> tuple[Direct, float]:
     """Compose coarsely to find the window, then as finely as the target asks and the budget allows.
 
@@ -99,12 +106,18 @@ def _build(
     entries: PairEntries, delta: float | None, epsilon: float | None, known: tuple[float, float] | None
 ) -> tuple[Direct, float]:
     target = (
-        delta if delta is not None else max(1e-100, *(float(pair.profile(np.array([epsilon])).delta[0]) for pair, _ in entries))
+        delta
+        if delta is not None
+        else max(1e-100, *(float(pair.profile(np.array([epsilon])).delta[0]) for pair, _ in entries))
     )
     far = max(pair.max_loss for pair, _ in entries) == math.inf
     reach = epsilon if epsilon is not None else known[1] if known is not None and 0 < known[1] < 100 else 0.0
-    reach = max([1.5 * reach, *(_tail_end(pair, 1e-4 * target / count) for pair, count in entries)] if far else [1.5 * reach])
-    top = 2 * math.fsum(count * pair.max_loss for pair, count in entries)  # rounding up to the lattice may double a loss
+    reach = max(
+        [1.5 * reach, *(_tail_end(pair, 1e-4 * target / count) for pair, count in entries)] if far else [1.5 * reach]
+    )
+    top = 2 * math.fsum(
+        count * pair.max_loss for pair, count in entries
+    )  # rounding up to the lattice may double a loss
     reach = min(reach if reach > 0 else top, top)
     points, spent, c, grown = FIRST_POINTS, 0.0, -math.log(target) / reach, False
     price = sum(2 * _convolutions(n) for _, n in entries)
@@ -137,8 +150,11 @@ def _build(
 
 def _crossing(direct: Direct, target: float, reach: float) -> tuple[float, float]:
     """Where the two bounds pass the target, each for itself: they may lie far apart."""
-    ends = [crossing(lambda e, i=i: (direct.bounds(e)[i],) * 2, target, 0.5 * reach, 0.0, reach, 1e-9)[i] for i in (0, 1)]  # type: ignore[misc]
-    return ends[0], ends[1]
+
+    def end(i: int) -> float:
+        return crossing(lambda e: (direct.bounds(e)[i],) * 2, target, 0.5 * reach, 0.0, reach, 1e-9)[i]
+
+    return end(0), end(1)
 
 
 def _slope(direct: Direct, epsilon: float, reach: float) -> float:
@@ -225,7 +241,9 @@ def _laws(pair: Profile, c: float, spacing: float, log_small: float, log_left: f
     v = _lowered(pair, c, spacing, left, up, tail / np.maximum(h, _UNDERFLOW))
     above = v[left:].copy()
     above[int(np.argmax(above <= 0)) :] = 0.0
-    law = Law(-left, _masses(minorant((above, np.append(above[0], v[:left][::-1] / shrink[::-1])), spacing), spacing), 0.0)
+    law = Law(
+        -left, _masses(minorant((above, np.append(above[0], v[:left][::-1] / shrink[::-1])), spacing), spacing), 0.0
+    )
     profile = law.profile(spacing)
     used = profile > 0
     worst = float(np.min(((v + payoff)[used] - 8 * UNIT * payoff[used]) / profile[used], initial=1.0))
@@ -258,13 +276,15 @@ def _lowered(pair: Profile, c: float, spacing: float, left: int, up: Floats, ste
     t = np.asarray(np.geomspace(1e-9, 0.5, 200), dtype=np.float64)
     e = min(spacing, pair.reverse.max_loss) * np.concatenate([t, 1 - t])
     a, b = below(e, np.full(e.size, spacing), np.zeros(e.size))
-    # Its cost in log δ: a time value at iΔ counts c(c + 1)Δ e^{ciΔ}; one below 0 at −Δ pulls down all to the left of it, too.
-    # A value at 0 pulls down those at Δ, 2Δ, …, up to where a line from it touches them.
+    # Its cost in log δ: a time value at iΔ counts c(c + 1)Δ e^{ciΔ}; one below 0 at −Δ pulls down all to the left of
+    # it, too. A value at 0 pulls down those at Δ, 2Δ, …, up to where a line from it touches them.
     b, k = np.minimum(b, right[0]), np.arange(1, min(right.size, max(64, right.size // 32)))
     run = np.expm1(spacing * k)
     slopes = np.minimum((right[k] - b[:, None]) / run, 0.0)
     touch = np.where(slopes.min(axis=1) < 0, slopes.argmin(axis=1), k.size)
-    sunk = np.maximum(right[k] - (b[:, None] + slopes.min(axis=1)[:, None] * run), 0.0) @ np.exp(np.minimum(c * spacing * k, 99))
+    sunk = np.maximum(right[k] - (b[:, None] + slopes.min(axis=1)[:, None] * run), 0.0) @ np.exp(
+        np.minimum(c * spacing * k, 99)
+    )
     spoilt = sunk + right[0] - b + np.maximum(lower[-1] - np.maximum(a, 0.0), 0.0)
     loss = (c + 1) * spacing * spoilt + np.maximum(-a, 0.0)
     best = int(np.argmin(np.where((b > 0) & (touch < k.size // 2), loss, 1e9 + loss)))

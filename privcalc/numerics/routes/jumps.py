@@ -1,13 +1,14 @@
 """The jumps route: the contour integral, one term for every way in which rare large jumps may happen.
 
-Where a few rare large jumps carry the tail, e^{cL} at the saddle c is dominated by jumps that are far too large, and float64
-loses what is asked for. So every use is marked with the band of its noise variable (``bands.py``), and the composed law is a
-sum of measures ≥ 0, one for each way to mark the uses: n of them in bands above an edge, the rest, the *bulk*, below. Each term
+Where a few rare large jumps carry the tail, e^{cL} at the saddle c is dominated by jumps that are far too large, and
+float64 loses what is asked for. So every use is marked with the band of its noise variable (``bands.py``), and the
+composed law is a sum of measures ≥ 0, one for each way to mark the uses: n of them in bands above an edge, the rest,
+the *bulk*, below. Each term
 
     δ_k(ε) = (1/2πi) ∫ w_k M_bulk(s)^{T−n} Π_i M_i(s)^{k_i} e^{−sε} / (s(s + 1)) ds,      w_k = T!/((T − n)! Π k_i!),
 
-has its own saddle. Terms that a Chernoff bound shows to be small are only bounded, and those with a jump that surely exceeds ε
-need no integral (``sure.py``). Proofs: ``proofs/jumps.md``.
+has its own saddle. Terms that a Chernoff bound shows to be small are only bounded, and those with a jump that surely
+exceeds ε need no integral (``sure.py``). Proofs: ``proofs/jumps.md``.
 """
 
 from __future__ import annotations
@@ -293,7 +294,10 @@ class _Layout:
         step = 2 * math.pi / d
         log_c = math.log(self.c[1] / self.c[0])
         around = values[max(at - 1, 0) : at + 2]
-        curvature = max((float(around[0] + around[-1] - 2 * values[at]) / log_c**2 if around.size == 3 else 0.0), 0.3) / c_star**2
+        curvature = (
+            max((float(around[0] + around[-1] - 2 * values[at]) / log_c**2 if around.size == 3 else 0.0), 0.3)
+            / c_star**2
+        )
         peak = float(axis(parts, np.array([c])).k[0]) - c * epsilon
         if not peak > -600:
             raise RouteFailed("a term is out of range")

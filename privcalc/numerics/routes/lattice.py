@@ -1,13 +1,14 @@
 """The lattice route: any run of pairs with known profiles, between two laws on the points iΔ.
 
 A profile h is convex in x = e^ε. Its chords through the lattice points are the profile of a pair that is less private
-(*connect the dots*); lowered by a quarter of cell width × slope change at both ends of each cell, and made convex again, they
-are the profile of one that is more private. Both compose. With the time value w(ε) = h(ε) − (1 − e^ε)_+ such a law
-has the transform
+(*connect the dots*); lowered by a quarter of cell width × slope change at both ends of each cell, and made convex
+again, they are the profile of one that is more private. Both compose. With the time value w(ε) = h(ε) − (1 − e^ε)_+
+such a law has the transform
 
     M(s) = 1 + κ(s) Σ_i w_i e^{s iΔ},    κ(s) = (e^{Δ(s+1)} − 1)(1 − e^{−Δs})/(e^Δ − 1),
 
-periodic in Im s: with n points per period D = nΔ the contour integral is one finite sum of n terms, an FFT, without truncation:
+periodic in Im s: with n points per period D = nΔ the contour integral is one finite sum of n terms, an FFT, without
+truncation:
 
     Σ_m e^{cmD} h(jΔ + mD) = (1/n) Σ_k M(s_k)/κ(s_k) e^{−s_k jΔ},    s_k = c + 2πik/D.
 
@@ -148,7 +149,8 @@ def _build(
     spacing = exact_spacing(d / size)
     if not 0 < spacing < 1:
         raise RouteFailed("the lattice is too coarse")
-    # The variance that cells add counts at the saddle, a multiple of c where jumps carry the tail; twice that from below.
+    # The variance that cells add counts at the saddle, a multiple of c where jumps carry the tail;
+    # twice that from below.
     if size == 2**MAX_LOG_SIZE and 3 * count * (c_star + 1) * spacing * spacing / 8 > useless * eps:
         raise RouteFailed("the lattice is no sharper than what is known")
     return invert(entries, c, spacing, size, log_delta, grid), (eps if epsilon is None else math.exp(log_delta))

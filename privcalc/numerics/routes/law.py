@@ -30,7 +30,9 @@ class Law:
     def profile(self, spacing: float) -> Floats:
         """H at the law's points, up to a relative ``gamma``: H_i = H_{i+1} + (1 − e^{−Δ}) Σ_{l>i} m_l e^{−(l−1−i)Δ}."""
         shrink = math.exp(-spacing)
-        slope = np.fromiter(accumulate(self.mass[:0:-1].tolist(), lambda d, m: m + shrink * d), np.float64, self.mass.size - 1)
+        slope = np.fromiter(
+            accumulate(self.mass[:0:-1].tolist(), lambda d, m: m + shrink * d), np.float64, self.mass.size - 1
+        )
         drops = np.concatenate([[self.infinity], -math.expm1(-spacing) * slope])
         return np.asarray(np.cumsum(drops)[::-1], dtype=np.float64)
 
@@ -55,7 +57,9 @@ def compose(a: Law, b: Law, last: int, share: float, *, upper: bool) -> Law:
     mass, first = np.convolve(a.mass, b.mass), a.first + b.first
     keep = last - first + 1
     if keep < 2:  # everything lies beyond the window
-        return Law(last - 1, np.zeros(2), a.total() * b.total() if upper else 0.0, a.error + b.error + gamma(b.mass.size))
+        return Law(
+            last - 1, np.zeros(2), a.total() * b.total() if upper else 0.0, a.error + b.error + gamma(b.mass.size)
+        )
     infinity = a.infinity * b.total() + float(a.mass.sum()) * b.infinity + float(mass[keep:].sum()) if upper else 0.0
     mass = mass[:keep]
     below = np.cumsum(mass)

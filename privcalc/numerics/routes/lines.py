@@ -137,7 +137,9 @@ class Scan:
         for wide in WIDTHS:
             known, at, share = first.crossed(row, epsilon[here], log_delta[here])
             nearest = at + (share >= 0.5)
-            low, high = (first.log_delta[row, np.clip(nearest + step, 0, first.log_delta.shape[1] - 1)] for step in (-1, 1))
+            low, high = (
+                first.log_delta[row, np.clip(nearest + step, 0, first.log_delta.shape[1] - 1)] for step in (-1, 1)
+            )
             done = known & ((low - high <= 2 * FALL) | (wide == WIDTHS[-1]))
             these = here[done]
             found[these], level[these] = first.between(row[done], at[done], share[done])
@@ -156,13 +158,17 @@ class Scan:
 
     def of(self, cells: Cells) -> Saddles:
         """Those in the middle of cells, and one cell before and after."""
-        return self._near(cells.run, cells.middle[:, None] + cells.width[:, None] * np.arange(-2, 3), cells.width[:, None])
+        return self._near(
+            cells.run, cells.middle[:, None] + cells.width[:, None] * np.arange(-2, 3), cells.width[:, None]
+        )
 
     def _near(self, run: Indices, index: Indices, step: Indices | int) -> Saddles:
         """Saddles of runs at c = 2^(index/(4 FINER)), ``step`` apart, but for the first and the last."""
         c = np.asarray(2.0 ** (0.25 / FINER * index), dtype=np.float64)
         return saddles(
-            c, self.rule.rows.count[run, None] * self.rule[run].plan(c), STEP / FINER * np.asarray(step, dtype=np.float64)
+            c,
+            self.rule.rows.count[run, None] * self.rule[run].plan(c),
+            STEP / FINER * np.asarray(step, dtype=np.float64),
         )
 
 
@@ -340,7 +346,9 @@ def reach(rule: Rule, spot: Place, slack: Floats, k: Floats, k_error: Floats, go
             change = (grown * np.exp(-u[:, None] * np.abs(angle))).sum(axis=-1)
             psi = np.minimum((0.5 * math.pi - theta) / part.mu, rule.line[open_])
             kappa = log_kappa(part, theta + part.mu * psi, c[open_])
-            strip = np.exp(kappa + 0.5 * ((theta / part.mu) ** 2 + psi**2)) / np.expm1(2 * math.pi * psi / rule.step[open_])
+            strip = np.exp(kappa + 0.5 * ((theta / part.mu) ** 2 + psi**2)) / np.expm1(
+                2 * math.pi * psi / rule.step[open_]
+            )
             spare = 2 * np.maximum(1.0, np.exp(-k[open_])) * strip
             unit = 4 * UNIT * (rule.points.shape[1] + 48) * (2 + np.hypot(c[open_], u))
             bound = np.log(change + spare + unit * grown.sum(axis=-1) + missed[open_]) + k_error[open_]
@@ -351,7 +359,9 @@ def reach(rule: Rule, spot: Place, slack: Floats, k: Floats, k_error: Floats, go
     return end, tail
 
 
-def assemble(rule: Rule, c: Floats, step: Floats, size: int, tail: Floats, near: Floats, real: tuple[Floats, Floats]) -> Lines:
+def assemble(
+    rule: Rule, c: Floats, step: Floats, size: int, tail: Floats, near: Floats, real: tuple[Floats, Floats]
+) -> Lines:
     """Evaluate K at the nodes of contours; any c, step and size give valid bounds.
 
     Args:

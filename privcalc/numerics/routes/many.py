@@ -2,9 +2,10 @@
 
 Those of one run that are near share a contour.
 
-Where a contour lies depends on the run and on the nearest of fixed points of the real axis (``lines.Scan``), and no row depends
-on another one: rows that need arrays of one shape are computed together, every sum is one over the last axis of a row, and every
-product one of a row's own matrices. Where a bound does not close, a row has no answer, and is asked elsewhere.
+Where a contour lies depends on the run and on the nearest of fixed points of the real axis (``lines.Scan``), and no row
+depends on another one: rows that need arrays of one shape are computed together, every sum is one over the last axis of
+a row, and every product one of a row's own matrices. Where a bound does not close, a row has no answer, and is asked
+elsewhere.
 """
 
 from __future__ import annotations
@@ -71,7 +72,9 @@ def invert(lines: Lines, start: Floats, delta: Floats) -> tuple[Floats, Floats, 
             open_ = np.flatnonzero(np.isnan(found))
             if not open_.size:
                 break
-            point = np.maximum(epsilon[open_] + sign * (times * 1.05 * apart[open_] + 4 * times * UNIT * epsilon[open_]), 0.0)
+            point = np.maximum(
+                epsilon[open_] + sign * (times * 1.05 * apart[open_] + 4 * times * UNIT * epsilon[open_]), 0.0
+            )
             there = lines[open_].bounds(point)
             good = (there[0] >= delta[open_]) | (point == 0) if sign < 0 else there[1] <= delta[open_]
             found[open_[good]] = point[good]
@@ -109,7 +112,9 @@ class Asked:
     def __init__(self, rows: Rows, epsilon: Floats, c_max: Floats) -> None:
         self.rows, self.epsilon = rows, epsilon
         size = epsilon.size
-        self.key = np.stack([rows.mu, rows.q, rows.count, level(rows.log_delta), np.full(size, -math.inf), c_max], axis=1)
+        self.key = np.stack(
+            [rows.mu, rows.q, rows.count, level(rows.log_delta), np.full(size, -math.inf), c_max], axis=1
+        )
         self.line = np.full((size, self.key.shape[1] + 2), math.nan)
         """The last line that was laid: its run, and its cell."""
 
@@ -277,7 +282,9 @@ def past(rows: Rows, c: Floats) -> Floats:
     most, mu = 1.2 * c, rows.mu
     small = -52 - np.log(rows.count)  # 6a e^{2a²} is at most e^{10.5}
     start = np.sqrt(2 * np.maximum(DIGITS - rows.log_delta, 0.0))
-    far = (most + 1) * mu + np.sqrt(2 * np.maximum(np.log(rows.q) + 0.5 * most * (most + 1) * mu**2 - small + 8, 0.0)) + 4
+    far = (
+        (most + 1) * mu + np.sqrt(2 * np.maximum(np.log(rows.q) + 0.5 * most * (most + 1) * mu**2 - small + 8, 0.0)) + 4
+    )
     b = start[:, None] + np.maximum(far - start, 0.0)[:, None] * np.linspace(0, 1, 65)
     good = (most + 1)[:, None] * log_ratio(rows, b) - 0.5 * b * b <= small[:, None]
     return np.asarray(np.where(good.any(axis=1), b[np.arange(c.size), np.argmax(good, axis=1)], far))

@@ -1,13 +1,14 @@
 """Convex minorants of profiles known at the points iΔ, and how far to trust them.
 
-On either side of ε = 0 a profile is given by a time value at 0, Δ, 2Δ, …: h for ε ≥ 0, that of the reverse pair, g, for ε ≤ 0.
-As a function of y = e^{−|ε|}, the time value y·h is convex and 0 at y = 0, with slope P(L > ε) (on the left y·g, Q(L < −ε)).
-So a law on the lattice is two sequences of such probabilities, non-increasing and ≥ 0, whose two sums
+On either side of ε = 0 a profile is given by a time value at 0, Δ, 2Δ, …: h for ε ≥ 0, that of the reverse pair, g, for
+ε ≤ 0. As a function of y = e^{−|ε|}, the time value y·h is convex and 0 at y = 0, with slope P(L > ε) (on the left y·g,
+Q(L < −ε)). So a law on the lattice is two sequences of such probabilities, non-increasing and ≥ 0, whose two sums
 
     h_i = (1 − e^{−Δ}) Σ_{i≤j<n} e^{−(j−i)Δ} C_j + e^{−(n−i)Δ} C_n
 
-agree at 0, and for which Q(L > 0) + Q(L < 0) = C_0 − h_0 + C'_0 ≤ 1. Isotonic regression yields such floats exactly, and sums of
-nonnegative numbers keep their relative precision; the rest is certified afterwards. Proofs: ``proofs/lattice.md``, §2.
+agree at 0, and for which Q(L > 0) + Q(L < 0) = C_0 − h_0 + C'_0 ≤ 1. Isotonic regression yields such floats exactly,
+and sums of nonnegative numbers keep their relative precision; the rest is certified afterwards. Proofs:
+``proofs/lattice.md``, §2.
 """
 
 from __future__ import annotations
@@ -57,8 +58,8 @@ def exact_spacing(spacing: float) -> float:
 class Hull:
     """Slopes C in y and time values, from ε = 0 outward: (right, left).
 
-    The slopes, those of one side times the real factor ≤ 1 that makes both sides agree at 0, are a function whose time values
-    the floats ``values`` are, up to a relative ``rounding``.
+    The slopes, those of one side times the real factor ≤ 1 that makes both sides agree at 0, are a function whose time
+    values the floats ``values`` are, up to a relative ``rounding``.
     """
 
     slopes: tuple[Floats, Floats]
@@ -176,7 +177,9 @@ def _straighten(slopes: list[Floats], values: list[Floats], spacing: float) -> l
     y = [np.append(np.exp(-spacing * np.arange(slope.size)), 0.0) for slope in slopes]
     rest = [z * np.append(value, 0.0) for z, value in zip(y, values, strict=True)]
     # h_0 if the slopes are capped at C_m; non-increasing.
-    level = [slope * -np.expm1(-spacing * np.arange(slope.size)) + z[:-1] for slope, z in zip(slopes, rest, strict=True)]
+    level = [
+        slope * -np.expm1(-spacing * np.arange(slope.size)) + z[:-1] for slope, z in zip(slopes, rest, strict=True)
+    ]
 
     def caps(start: float) -> tuple[list[int], list[float]]:
         m = [max(int(np.searchsorted(-x, -start)), 1) for x in level]

@@ -1,7 +1,7 @@
 """Quadrature of the transforms of many Poisson-sampled Gaussians at once: trapezoid rules, a row for each.
 
-As ``normal_loss.py`` and ``sampled_gaussian.py``, with every bound an array. What differs is the sum at the nodes of a line:
-M(c + iu)/M(c) − 1 is summed with all its digits, in two factors (``proofs/engine.md``, §§4–8).
+As ``normal_loss.py`` and ``sampled_gaussian.py``, with every bound an array. What differs is the sum at the nodes of a
+line: M(c + iu)/M(c) − 1 is summed with all its digits, in two factors (``proofs/engine.md``, §§4–8).
 """
 
 from __future__ import annotations
@@ -212,9 +212,13 @@ def rules(rows: Rows, c_max: Floats, beyond: Floats | None = None) -> list[tuple
         low = -np.sqrt(2 * (-log_tol - c_max * np.log1p(-rows.q))) - step
         high = np.maximum(z, 0.5 * mu) + step
     else:
-        log_mass = rows.log_delta - DIGITS - 20 - log_count  # an edge is felt e^{10.5} times as much as it is likely, at most
+        log_mass = (
+            rows.log_delta - DIGITS - 20 - log_count
+        )  # an edge is felt e^{10.5} times as much as it is likely, at most
         low = -z - step
-        high = np.maximum(np.sqrt(2 * np.maximum(-log_mass, 0.0)), mu + np.sqrt(2 * np.maximum(np.log(rows.q) - log_mass, 0.0)))
+        high = np.maximum(
+            np.sqrt(2 * np.maximum(-log_mass, 0.0)), mu + np.sqrt(2 * np.maximum(np.log(rows.q) - log_mass, 0.0))
+        )
         high = high if beyond is None else np.maximum(high, beyond)
     number = np.ceil((high - low) / step)
     sizes = np.where(number <= MOST_POINTS, size_class(np.where(number <= MOST_POINTS, number, 8.0)), 0)
@@ -237,8 +241,12 @@ def rules(rows: Rows, c_max: Floats, beyond: Floats | None = None) -> list[tuple
         mu, q = part.columns
         blur = 0.1 * q * np.exp(np.minimum(mu * t - 0.5 * mu * mu, 700.0) - ratio) * (np.abs(mu * t) + mu * mu)
         blur += np.abs(ratio)
-        most = c_max[at] if rows.add else np.full(at.size, math.inf)  # (with, without): κ = 1, and the ends serve every c
-        found.append((at, Rule(part, line[at], step[at], t, weight, ratio, blur, missing[at], lost, most, edge, at_edge)))
+        most = (
+            c_max[at] if rows.add else np.full(at.size, math.inf)
+        )  # (with, without): κ = 1, and the ends serve every c
+        found.append(
+            (at, Rule(part, line[at], step[at], t, weight, ratio, blur, missing[at], lost, most, edge, at_edge))
+        )
     return found
 
 

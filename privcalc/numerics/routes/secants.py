@@ -1,9 +1,9 @@
 """One choice of a game (``numerics/routes/choices.py``): the envelope of all secants between points of the ratio e^a.
 
-On the points jh, h = a/m, those between lattice points are a strategy, which bounds the value from below; from above the value
-is replaced by its chords, and the secants between the chords of two cells exceed those at their ends by a known amount. That no
-line beyond a few around the best one matters is shown by comparing neighbours: of two lines the right one gains on the left one
-as z grows. Proofs, and rounding: ``proofs/choices.md``, §2.
+On the points jh, h = a/m, those between lattice points are a strategy, which bounds the value from below; from above
+the value is replaced by its chords, and the secants between the chords of two cells exceed those at their ends by a
+known amount. That no line beyond a few around the best one matters is shown by comparing neighbours: of two lines the
+right one gains on the left one as z grows. Proofs, and rounding: ``proofs/choices.md``, §2.
 """
 
 from __future__ import annotations
@@ -193,7 +193,9 @@ class Range:
             new, shown, shift = self._best(known.value, lift, half, pad)
             end = min(_more_than_half(new[near:]) + near, near + m)
             first = min(near, m)
-            t = np.concatenate([np.maximum(m - half[first:0:-1], 1), half[: end + 1]])  # from −first to end, which is compared
+            t = np.concatenate(
+                [np.maximum(m - half[first:0:-1], 1), half[: end + 1]]
+            )  # from −first to end, which is compared
             best, compared, moved = self._best(known.complement, lift, t, pad - first)
             missing, shown[:end], shift[:end] = -best[first:-1], compared[first:-1], moved[first:-1]
             shown[end] &= compared[-1]
@@ -235,7 +237,8 @@ class Range:
     def _strategy(self, known: Strategy, runs: _Runs) -> Strategy:
         """What the policy attains."""
         right = [
-            np.concatenate([v, np.full(self.pad, end)]) for v, end in ((known.lower, 0.0), (known.tail, 0.0), (known.rest, 1.0))
+            np.concatenate([v, np.full(self.pad, end)])
+            for v, end in ((known.lower, 0.0), (known.tail, 0.0), (known.rest, 1.0))
         ]
         value, tail, rest = (self.shrink * v[self.pad : 0 : -1] for v in right)
         left = (value + self.start, rest, tail)  # P and Q exchanged: not S is the test
@@ -245,7 +248,8 @@ class Range:
     def _lift(self, known: _Known) -> Floats:
         """By how much secants from within the cells on both sides of a point may exceed those at their ends.
 
-        What it is, and whether the slopes of the secants rise, is the same of V, V − (1 − e^x) and V − 1; rounding is not.
+        What it is, and whether the slopes of the secants rise, is the same of V, V − (1 − e^x) and V − 1; rounding is
+        not.
 
         Raises:
             RouteFailed: unless the slopes of the secants rise.
@@ -255,9 +259,14 @@ class Range:
         lift, ordered = np.full(size, np.inf), np.zeros(size, dtype=np.bool_)
         for v in (known.value, known.above, known.complement):
             fall, drop = v[:-1] - v[1:], v[:-m] - v[m:]
-            cell, blur = fall[:-m] - shrink * fall[m:], np.abs(v[: -m - 1] if v is known.value else v[m:-1])  # the larger end
+            cell, blur = (
+                fall[:-m] - shrink * fall[m:],
+                np.abs(v[: -m - 1] if v is known.value else v[m:-1]),
+            )  # the larger end
             part = slice(0, cell.size)
-            lift[part] = np.minimum(lift[part], self.gain * (np.maximum(cell, 0.0) * (1 + 64 * UNIT) + 16 * UNIT * blur))
+            lift[part] = np.minimum(
+                lift[part], self.gain * (np.maximum(cell, 0.0) * (1 + 64 * UNIT) + 16 * UNIT * blur)
+            )
             if v is known.value:
                 blur[pad + known.near :] = drop[pad + known.near : -1]  # here the values are as they stand
             ordered[part] |= step * drop[:-1] - drop[1:] >= 32 * UNIT * blur
@@ -315,7 +324,9 @@ class Range:
         while np.any(low < high):
             t = (low + high) // 2
             here, there = (
-                up[t + e + _MARGIN] * value[at - t - e] + down[t + e + _MARGIN] * value[at - t - e + self.m] + lift[at - t - e]
+                up[t + e + _MARGIN] * value[at - t - e]
+                + down[t + e + _MARGIN] * value[at - t - e + self.m]
+                + lift[at - t - e]
                 for e in (0, 1)
             )
             rises = (there > here) | (here == 0)  # beyond the largest loss all are 0

@@ -1,8 +1,9 @@
 """The contour route for losses with atoms: add a Gaussian use that is too small to matter, and bound what it adds.
 
 Where |M| does not decay, the contour cannot be truncated. With one more use, N(η, 1) against N(0, 1), it decays as
-e^{−η²u²/2}. The profile δ̂ of that run is an upper bound. It exceeds δ by an average of the Gaussian pair's time value, a
-peak of width η at every atom, which lies below a Gaussian density; the average of that is the density R of the smoothed loss:
+e^{−η²u²/2}. The profile δ̂ of that run is an upper bound. It exceeds δ by an average of the Gaussian pair's time value,
+a peak of width η at every atom, which lies below a Gaussian density; the average of that is the density R of the
+smoothed loss:
 
     δ̂(ε) − η² e^{η²/8} R(ε) ≤ δ(ε) ≤ δ̂(ε),      R(ε) = (1/2πi) ∫ e^{K̂(s) − sε} ds.
 
@@ -91,7 +92,9 @@ def build(
         if not 0 < eta < min(0.5 / math.sqrt(c * (c + 1)), 10.0):
             raise RouteFailed("the smoothing would be felt")
         smooth = [*entries, (GaussianTransform(eta), 1)]
-        built, estimate = contour.build(smooth, delta=delta, epsilon=epsilon, precision=Precision(DIGITS, MAX_NODES, eta * eta))
+        built, estimate = contour.build(
+            smooth, delta=delta, epsilon=epsilon, precision=Precision(DIGITS, MAX_NODES, eta * eta)
+        )
     except (ArithmeticError, ValueError) as error:
         raise RouteFailed(str(error)) from error
     return Smoothed(built, eta), estimate

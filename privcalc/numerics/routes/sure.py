@@ -1,8 +1,8 @@
 """Terms of the jumps route with a jump that surely exceeds ε: their share of δ(ε) is P − e^ε Q, without an integral.
 
-A use loses at least log(1 − q), and so the run at least log(1 − q + q r(t)) + T log(1 − q) where t is any of its jumps. Where all
-of a band is so far out that this exceeds ε, a term's δ is the difference of its masses under P and Q. A band's edge is soft: a
-little of it lies below, and is added above. Proof: ``proofs/jumps.md``, §6.
+A use loses at least log(1 − q), and so the run at least log(1 − q + q r(t)) + T log(1 − q) where t is any of its jumps.
+Where all of a band is so far out that this exceeds ε, a term's δ is the difference of its masses under P and Q. A
+band's edge is soft: a little of it lies below, and is added above. Proof: ``proofs/jumps.md``, §6.
 """
 
 from __future__ import annotations

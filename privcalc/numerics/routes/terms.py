@@ -50,7 +50,9 @@ class Family:
     def part(self, rows: NDArray[np.bool_]) -> Family:
         """Some of the terms."""
         chosen = np.flatnonzero(rows)
-        return Family([self.marks[i] for i in chosen], self.log_weight[chosen], self.c, self.k[chosen], self.mass[chosen])
+        return Family(
+            [self.marks[i] for i in chosen], self.log_weight[chosen], self.c, self.k[chosen], self.mass[chosen]
+        )
 
 
 def log_sum(x: Floats) -> float:

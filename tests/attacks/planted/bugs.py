@@ -1,7 +1,8 @@
 """Classic bugs, and errors of five papers on learning with public data, planted; and what catches each.
 
-Each bug is a simulation with a claim of the accountant. The attack must refute the claim for the code with the bug, and must not
-for the code without. Errors that only a calculation shows are caught by tests, whose names are in ``CAUGHT_BY_TESTS``.
+Each bug is a simulation with a claim of the accountant. The attack must refute the claim for the code with the bug, and
+must not for the code without. Errors that only a calculation shows are caught by tests, whose names are in
+``CAUGHT_BY_TESTS``.
 """
 
 from __future__ import annotations

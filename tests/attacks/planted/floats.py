@@ -18,7 +18,11 @@ def _small_float32(rng: Rng, size: int, there: bool, bug: bool) -> Floats:
     kind = np.float32 if bug else np.float64
     total = np.full(size, 2.0**24 + 8 * there)
     for _ in range(1000):
-        total = (total + (8 / math.sqrt(1000)) * rng.standard_normal(size, dtype=np.float32)).astype(kind).astype(np.float64)
+        total = (
+            (total + (8 / math.sqrt(1000)) * rng.standard_normal(size, dtype=np.float32))
+            .astype(kind)
+            .astype(np.float64)
+        )
     return total
 
 

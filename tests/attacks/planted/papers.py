@@ -52,7 +52,9 @@ def _square_root(rng: Rng, size: int, there: bool, bug: bool) -> Floats:
 def _responses(rng: Rng, size: int, there: bool, epsilons: list[float]) -> Floats:
     """The sum of losses of binary randomised responses."""
     coins = [rng.random(size) < 1 / (1 + math.exp(-epsilon)) for epsilon in epsilons]
-    return np.asarray(sum(epsilon * np.where(coin == there, 1.0, -1.0) for epsilon, coin in zip(epsilons, coins, strict=True)))
+    return np.asarray(
+        sum(epsilon * np.where(coin == there, 1.0, -1.0) for epsilon, coin in zip(epsilons, coins, strict=True))
+    )
 
 
 def _selection_added(rng: Rng, size: int, there: bool, bug: bool) -> Floats:
