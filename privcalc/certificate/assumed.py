@@ -79,8 +79,8 @@ SAYS: Mapping[tuple[str, str], str] = {
     ("candidates", "public"): "candidates, groups, edges and bounds were not read from private records",
     ("candidates", "released"): "candidates, groups, edges and bounds are of public data and earlier noisy outputs",
     ("sampling", "in turns"): (
-        "each record is in steps that the run's participation allows, and in no others; coins and places that the run draws are its "
-        "own, and secret"
+        "each record is in steps that the run's participation allows, and in no others; coins and places that the run draws are "
+        "its own, and secret"
     ),
     ("rows_per_person", "kept"): "no person has more than rows_per_person rows (person= was not given)",
     ("rows_per_person", "counted"): (
