@@ -49,7 +49,7 @@ UNSEEN = (
     "which may be short"
 )
 SAYS: Mapping[tuple[str, str], str] = {
-    ("steps", "public"): "fixed in advance",
+    ("steps", "public"): "fixed in advance, or the end did not depend on any output",
     ("steps", "released"): "how many there were may depend on outputs: plan or cap are certified whole",
     (
         "steps",
@@ -80,11 +80,12 @@ SAYS: Mapping[tuple[str, str], str] = {
     ("normaliser", "released"): "sums are divided by constants and noisy numbers, and not by a private number",
     ("normaliser", "nothing"): "sums were released as they are",
     ("normaliser", "public number"): "sums are divided by a public number",
-    ("normaliser", "noisy number"): "a noisy sum was divided by a noisy count of the same release",
+    ("normaliser", "noisy number"): "noisy sums were divided by noisy counts, and not by true ones",
     ("candidates", "public"): "candidates, groups, edges and bounds were not read from private records",
     ("candidates", "released"): "candidates, groups, edges and bounds are of public data and earlier noisy outputs",
     ("sampling", "in turns"): (
-        "each record is in steps that the run's participation allows, in no others, by its coins or secret places"
+        "each record is in steps that the run's participation allows, and in no others; coins and places that the run draws are "
+        "its own, and secret"
     ),
     ("rows_per_person", "kept"): "no person has more than rows_per_person rows (person= was not given)",
     ("rows_per_person", "counted"): (
