@@ -84,8 +84,8 @@ SAYS: Mapping[tuple[str, str], str] = {
     ("candidates", "public"): "candidates, groups, edges and bounds were not read from private records",
     ("candidates", "released"): "candidates, groups, edges and bounds are of public data and earlier noisy outputs",
     ("sampling", "in turns"): (
-        "each record is in steps that the run's participation allows, and in no others; coins and places that the run draws are "
-        "its own, and secret"
+        "each record is in steps that the run's participation allows, and in no others; coins and places that the run "
+        "draws are its own, and secret"
     ),
     ("rows_per_person", "kept"): "no person has more than rows_per_person rows (person= was not given)",
     ("rows_per_person", "counted"): (
@@ -315,7 +315,10 @@ def _of(release: Release, log: Log) -> Iterator[Line]:
             "rounding", told.rounding, _asker(told) if told.rounding == "bounded" else "always", SEEN["rounding"]
         )
     if "clip_norm" in needed and told.sensitivity != "derived":
-        yield _word(log, "clip_norm", learner=learner)
+        page = next(kind.page for kind in kinds(run) if "clip_norm" in needs_of(kind))
+        ours = learner and log.declared.get("clip_norm") == "released"  # by what the learner's own code derives it from
+        word = _word(log, "clip_norm")._replace(page=page)
+        yield word._replace(by="code") if ours else word
     if "normaliser" in needed:
         by = _asker(told)
         page = CLAMPED if by == "ledger" else PAGES["normaliser"]
@@ -358,7 +361,7 @@ def _training(run: Run, log: Log, told: Provenance) -> Iterator[Line]:
     start = _word(log, "start")
     if start.value in ("certificate", "released") and not log.named:  # the bare word says nothing of which
         start = start._replace(by="nobody")
-    yield start._replace(by="code") if told.by == "learner" and start.value == "random" else start
+    yield start._replace(by="code") if told.by == "learner" and start.value in ("random", "none") else start
     if start.value == "none" and told.sensitivity == "stated":  # which is of a whole record by itself
         return
     before = _word(log, "preprocessing")  # a learner does some of its own, by public constants
