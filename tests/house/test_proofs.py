@@ -93,7 +93,8 @@ def names_of_routes():
         if path.parent.name == "composition":
             yield from re.findall(r'[(\s]\("([^"]+)",\)', text)
             yield from re.findall(r'\.meet\(.*, "([^"]+)"\)', text)
-        yield from re.findall(r'\bPairs\(.*\bbound=(?:[\w.]+ or )?"([^"]+)"', text)
+        inner = r"(?:[^()]|\((?:[^()]|\([^()]*\))*\))*"  # arguments, calls in calls among them
+        yield from re.findall(rf'\bPairs\({inner}\bbound=(?:[\w.]+ or )?"([^"]+)"', text)
         if path.parent.name == "pairs":
             yield from re.findall(r'\bbound="([^"]+)"', text)
 
