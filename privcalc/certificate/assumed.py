@@ -64,10 +64,7 @@ SAYS: Mapping[tuple[str, str], str] = {
         "values were clamped, and of each person's rows no more taken than was stated; "
         "how far one may move an answer follows"
     ),
-    ("sensitivity", "clipped"): (
-        "each row of a sum or score was bounded by the code that asked; a row is taken to be of its own record alone: "
-        "no batch normalisation, no loss over pairs, no mean of others is in it"
-    ),
+    ("sensitivity", "clipped"): "each row of a sum or score was bounded by the code that asked",
     ("sensitivity", "stated"): (
         "what each record adds to a sum, or moves a score by, is at most what the caller says, which no ledger sees, "
         "is of a record of the batch that was drawn, and of that record alone: nothing was fitted to the others first "
@@ -131,13 +128,15 @@ SAYS: Mapping[tuple[str, str], str] = {
     ("noise", "by other code"): f"whatever is random is drawn as described, on the caller's word; {UNSEEN}",
     ("noise", "in part by other code"): f"that part on the caller's word; {UNSEEN}",
     ("loop", "as described"): (
-        "each row is the gradient of its own record alone, of the batch that was drawn; what else the model has or "
-        "remembers, and what was done before or beside, is not of private records; no adapter of a framework sees it"
+        "each row is the gradient of its own record alone, of the batch that was drawn: no batch normalisation, no "
+        "loss over pairs, no mean of others is in it; what else the model has or remembers, and what was done before "
+        "or beside, is not of private records; no adapter of a framework sees it"
     ),
     ("loop", "owned"): (
-        "our code took the gradient of each record of the batch by itself; what the data set gives for one record is "
-        "of that record alone, no loss, hook or variable outside of the model keeps any of it for others, and what "
-        "else the model has, and what was done before or beside, is not of private records"
+        "our code took the gradient of each record of the batch by itself; it is taken to be of its own record alone: "
+        "no batch normalisation, no loss over pairs, no mean of others is in it; no loss, hook, closure, class or "
+        "other variable that is not copied with the model keeps any of it for others, the data set gives each record "
+        "by itself, and what else the model has, and what was done before or beside, is not of private records"
     ),
     ("rounding", "bounded"): "sums are exact, or their error was bounded, and paid",
     (
