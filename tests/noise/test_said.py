@@ -138,7 +138,7 @@ def test_a_composition_says_the_least():
     check(both)
     listed = {entry["name"]: (entry["value"], entry["by"]) for entry in both["assumptions"]["needed"]}
     assert both["noise"] == "in part by other code"
-    assert (listed["noise"], listed["rounding"]) == (("by other code", "caller"), ("not counted", "always"))
+    assert (listed["noise"], listed["rounding"]) == (("in part by other code", "caller"), ("not counted", "always"))
     assert pc.certify([exact, exact], delta=1e-5).document["noise"] == "exact"
 
 
