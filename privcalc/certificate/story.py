@@ -249,7 +249,7 @@ def of_parts(parts: Sequence[Mapping[str, Any]], version: int = VERSION) -> Json
     else:
         noise = noise_of(release for part in parts for release in log_of(part).releases)
         said = (line for part in parts for line in said_by(part))
-        # of the whole, noise is drawn as its releases are together: in part by other code, where one part's is all of it
+        # noise of the whole is that of all releases together: in part by other code, where all of one part's is
         whole = (
             {**line, "value": noise} if line["by"] == "caller" and line["name"] == "noise" else line for line in said
         )
