@@ -52,7 +52,7 @@ def words(log: Log, run: Run, version: int, *, noise: str) -> Json:
         noise: one of ``NOISE``.
     """
     found = lines(log._replace(releases=(*_unseen(run, log), *log.releases)))
-    listed = [_as_then(each) for each in found if _old(each, log, version)]
+    listed = [_as_then(each, log) for each in found if _old(each, log, version)]
     declared = bool(run_of(log.releases, seen=False).entries)
     said = {"declared": dict(log.declared), "needed": listed}
     return {"assumptions": said, "noise": noise, "idealised": _idealised(noise, declared)}
@@ -156,9 +156,9 @@ def _old(line: Json, log: Log, version: int) -> bool:
     return name in LISTED[version] and (name != "rows_per_person" or line["value"] == "kept")
 
 
-def _as_then(line: Json) -> Json:
-    """A line as it was: steps of a plan or cap counted as "released", where nobody said it."""
-    return {**line, "value": "released"} if (line["name"], line["value"]) == ("steps", "any") else line
+def _as_then(line: Json, log: Log) -> Json:
+    """A line as it was: of a plan or cap the ledger was taken to see to the steps."""
+    return {**line, "by": "ledger"} if line["name"] == "steps" and log.basis in ("plan", "cap") else line
 
 
 def _idealised(noise: str, declared: bool) -> list[str]:

@@ -166,7 +166,7 @@ def test_who_vouches():
         ledger.gaussian(0.0, POISSON, clip_norm=1.0, batch=ledger.poisson_batch(POISSON))
     found = pc.certify(ledger, delta=1e-5)
     assert needed(found) == {
-        "steps": ("any", "ledger"),
+        "steps": ("released", "nobody"),
         "parameters": ("public", "nobody"),
         "sensitivity": ("stated", "caller"),
         "normaliser": ("public", "caller"),
@@ -303,6 +303,18 @@ def test_learners_declare_what_their_code_does(name, normaliser, clip_norm, cand
     assert learners.DPPLPublic.assumptions == pc.Assumptions(candidates="public", parts="disjoint")
 
 
+@pytest.mark.parametrize("said", [None, "public", "released"])
+@pytest.mark.parametrize("terms", [{"plan": STEP * 9}, {"cap": pc.ZCDP(1.0)}], ids=["plan", "cap"])
+def test_what_decided_the_end_no_ledger_sees(said, terms):
+    """A stop by a private number is an output without noise: the ledger may not say that it saw to it."""
+    with pc.Ledger(None, assumptions=pc.Assumptions(steps=said), **terms) as ledger:
+        ledger.gaussian(0.0, STEP, clip_norm=1.0)
+    found = pc.certify(ledger, delta=1e-5)
+    assert needed(found)["steps"] == (said or "released", "caller" if said else "nobody")
+    assert "for whatever reason" not in str(found)
+    assert pc.verify(found)
+
+
 def test_a_learner_s_certificate_says_so():
     pytest.importorskip("torch")
     from learners import NoisyGD
@@ -311,7 +323,7 @@ def test_a_learner_s_certificate_says_so():
         [[1.0, 0.0], [0.0, 1.0]], [0, 1]
     )
     assert needed(model.certificate_) == {
-        "steps": ("any", "ledger"),
+        "steps": ("released", "code"),
         "parameters": ("public", "nobody"),
         "sensitivity": ("clipped", "code"),
         "normaliser": ("public number", "code"),
