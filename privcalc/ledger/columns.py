@@ -257,9 +257,9 @@ def _first(person: NDArray[Any], most: int) -> NDArray[np.bool_]:
                 found[row] = seen[who] <= most
     if _rounded(person, values):
         errors.warn(
-            "person: has numbers of 2^53 and more in floating point (of 32 bits: 2^24; of 16: 2^11), which cannot tell neighbouring numbers apart: who "
-            "shares a number takes the place of others, and sums may move further than is accounted for; read ids as "
-            "texts or as whole numbers (one that is missing makes a column floating point)"
+            "person: has numbers of 2^53 and more in floating point (of 32 bits: 2^24; of 16: 2^11), which cannot tell "
+            "neighbouring numbers apart: who shares a number takes the place of others, and sums may move further than "
+            "is accounted for; read ids as texts or as whole numbers (a missing one makes a column floating point)"
         )
     if any(map(_by_identity, values)):
         errors.warn(
@@ -285,16 +285,16 @@ def _same(who: Any) -> bool:
 
 
 def _by_identity(who: Any) -> bool:
-    return type(who).__eq__ is object.__eq__ and who is not None and not isinstance(who, Enum)
+    return getattr(type(who), "__eq__", None) is object.__eq__ and who is not None and not isinstance(who, Enum)
 
 
-def _rounded(person: NDArray[Any], values: Iterable[Any]) -> bool:
+def _rounded(person: NDArray[Any], values: Sequence[Any]) -> bool:
     """Whether names are floating-point numbers so large that neighbouring whole numbers are one."""
     if person.dtype.kind == "f":
-        most = 2.0 ** (np.finfo(person.dtype).nmant + 1)
+        most = 2.0 ** (int(np.finfo(person.dtype).nmant) + 1)
         return bool((np.abs(person[np.isfinite(person)]) >= most).any())
-    floats = (who for who in values if isinstance(who, (float, np.floating)) and math.isfinite(who))
-    return any(abs(who) >= 2.0 ** (np.finfo(type(who)).nmant + 1) for who in floats)
+    floats: Iterator[Any] = (who for who in values if isinstance(who, (float, np.floating)) and math.isfinite(who))
+    return any(abs(float(who)) >= 2.0 ** (int(np.finfo(type(who)).nmant) + 1) for who in floats)
 
 
 def listed_values(name: str, values: object) -> tuple[Hashable, ...]:
