@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -57,6 +57,7 @@ class DPLS(Learner):
         1.0
     """
 
+    assumptions: ClassVar[pc.Assumptions] = pc.Assumptions(normaliser="public", clip_norm="public", start="none")
     epsilon: float
     weight: float = math.inf
     ridge: float | None = None

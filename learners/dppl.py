@@ -63,7 +63,7 @@ class DPPLMean(Learner):
         (1.0, True)
     """
 
-    assumptions: ClassVar[pc.Assumptions] = pc.Assumptions(normaliser="released", clip_norm="released")
+    assumptions: ClassVar[pc.Assumptions] = pc.Assumptions(normaliser="released", clip_norm="released", start="none")
     epsilon: float
     radius: float = 1.0
     shares: Sequence[float] = SHARES

@@ -339,10 +339,11 @@ class Learner(Parameters, ABC):
             raise pc.PrivcalcError(
                 f"start: must be certified under {self.relation} for {unit}, to be composed with this fit"
             )
+        trained = self.assumptions.start or ("public" if public or start is not None else "random")
         said = dataclasses.replace(
             self.assumptions,
             public_records="public" if public else None,
-            start="certificate" if earlier is not None else "public" if public or start is not None else "random",
+            start="certificate" if earlier is not None else trained,
             other_releases=None if earlier is None else "composed",
         )
         return said, earlier

@@ -49,7 +49,10 @@ UNSEEN = (
     "which may be short"
 )
 SAYS: Mapping[tuple[str, str], str] = {
-    ("steps", "public"): "fixed in advance, or by public numbers",
+    (
+        "steps",
+        "public",
+    ): "fixed in advance, or by public numbers; the end did not depend on any output or private number",
     ("steps", "released"): (
         "plan or cap are certified whole, wherever the run stopped; what decided when was public or released before, "
         "and no private number (no loss or score of private records without noise)"
@@ -63,10 +66,7 @@ SAYS: Mapping[tuple[str, str], str] = {
         "values were clamped; how far one person may move an answer follows from the bounds and from rows_per_person, "
         "which is a line of its own"
     ),
-    ("sensitivity", "clipped"): (
-        "each row of a sum or score was bounded by the code that asked; a row is taken to be of its own record alone: "
-        "no batch normalisation, no loss over pairs, no mean of others is in it"
-    ),
+    ("sensitivity", "clipped"): "each row of a sum or score was bounded by the code that asked",
     ("sensitivity", "stated"): (
         "what each record adds to a sum, or moves a score by, is at most what the caller says, which no ledger sees, "
         "is of a record of the batch that was drawn, and of that record alone: nothing was fitted to the others first "
@@ -79,11 +79,12 @@ SAYS: Mapping[tuple[str, str], str] = {
     ("normaliser", "released"): "sums are divided by constants and noisy numbers, and not by a private number",
     ("normaliser", "nothing"): "sums were released as they are",
     ("normaliser", "public number"): "sums are divided by a public number",
-    ("normaliser", "noisy number"): "a noisy sum was divided by a noisy count of the same release",
+    ("normaliser", "noisy number"): "noisy sums were divided by noisy counts, and not by true ones",
     ("candidates", "public"): "candidates, groups, edges and bounds were not read from private records",
     ("candidates", "released"): "candidates, groups, edges and bounds are of public data and earlier noisy outputs",
     ("sampling", "in turns"): (
-        "each record is in steps that the run's participation allows, in no others, by its coins or secret places"
+        "each record is in steps that the run's participation allows, and in no others; coins and places that the run "
+        "draws are its own, and secret"
     ),
     ("rows_per_person", "kept"): "no person has more than rows_per_person rows (person= was not given)",
     ("rows_per_person", "counted"): (
@@ -130,13 +131,15 @@ SAYS: Mapping[tuple[str, str], str] = {
     ("noise", "by other code"): f"whatever is random is drawn as described, on the caller's word; {UNSEEN}",
     ("noise", "in part by other code"): f"that part on the caller's word; {UNSEEN}",
     ("loop", "as described"): (
-        "each row is the gradient of its own record alone, of the batch that was drawn; what else the model has or "
-        "remembers, and what was done before or beside, is not of private records; no adapter of a framework sees it"
+        "each row is the gradient of its own record alone, of the batch that was drawn: no batch normalisation, no "
+        "loss over pairs, no mean of others is in it; what else the model has or remembers, and what was done before "
+        "or beside, is not of private records; no adapter of a framework sees it"
     ),
     ("loop", "owned"): (
-        "our code took the gradient of each record of the batch by itself; what the data set gives for one record is "
-        "of that record alone, no loss, hook or variable outside of the model keeps any of it for others, and what "
-        "else the model has, and what was done before or beside, is not of private records"
+        "our code took the gradient of each record of the batch by itself; it is taken to be of its own record alone: "
+        "no batch normalisation, no loss over pairs, no mean of others is in it; no loss, hook, closure, class or "
+        "other variable that is not copied with the model keeps any of it for others, the data set gives each record "
+        "by itself, and what else the model has, and what was done before or beside, is not of private records"
     ),
     ("rounding", "bounded"): "sums are exact, or their error was bounded, and paid",
     (
@@ -323,7 +326,10 @@ def _of(release: Release, log: Log) -> Iterator[Line]:
             "rounding", told.rounding, _asker(told) if told.rounding == "bounded" else "always", SEEN["rounding"]
         )
     if "clip_norm" in needed and told.sensitivity != "derived":
-        yield _word(log, "clip_norm", learner=learner)
+        page = next(kind.page for kind in kinds(run) if "clip_norm" in needs_of(kind))
+        ours = learner and log.declared.get("clip_norm") == "released"  # by what the learner's own code derives it from
+        word = _word(log, "clip_norm")._replace(page=page)
+        yield word._replace(by="code") if ours else word
     if "normaliser" in needed:
         by = _asker(told)
         page = CLAMPED if by == "ledger" else PAGES["normaliser"]
@@ -366,7 +372,7 @@ def _training(run: Run, log: Log, told: Provenance) -> Iterator[Line]:
     start = _word(log, "start")
     if start.value in ("certificate", "released") and not log.named:  # the bare word says nothing of which
         start = start._replace(by="nobody")
-    yield start._replace(by="code") if told.by == "learner" and start.value == "random" else start
+    yield start._replace(by="code") if told.by == "learner" and start.value in ("random", "none") else start
     if start.value == "none" and told.sensitivity == "stated":  # which is of a whole record by itself
         return
     before = _word(log, "preprocessing")  # a learner does some of its own, by public constants

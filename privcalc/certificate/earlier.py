@@ -38,6 +38,9 @@ IDEALISED = {
 
 FIRST = ("steps", "parameters", "normaliser", "clip_norm", "candidates", "sampling")
 SECOND = ("parts", "keys", "trials", "labels", "public_records", "start", "other_releases", "rows_per_person")
+CITED = {"clip_norm": "gaussian.md", "normaliser": "noisy_gd.md"}
+"""Pages that they cited of every sum, whatever its noise."""
+
 LISTED = {2: FIRST, 3: (*FIRST, *SECOND)}
 """What each listed."""
 
@@ -52,9 +55,10 @@ def words(log: Log, run: Run, version: int, *, noise: str) -> Json:
         noise: one of ``NOISE``.
     """
     found = lines(log._replace(releases=(*_unseen(run, log), *log.releases)))
-    listed = [_as_then(each, log) for each in found if _old(each, log, version)]
+    then = (_as_then(each, log) for each in found if _old(each, log, version))
+    listed = {canonical(each): each for each in then}
     declared = bool(run_of(log.releases, seen=False).entries)
-    said = {"declared": dict(log.declared), "needed": listed}
+    said = {"declared": dict(log.declared), "needed": list(listed.values())}
     return {"assumptions": said, "noise": noise, "idealised": _idealised(noise, declared)}
 
 
@@ -157,8 +161,9 @@ def _old(line: Json, log: Log, version: int) -> bool:
 
 
 def _as_then(line: Json, log: Log) -> Json:
-    """A line as it was: of a plan or cap the ledger was taken to see to the steps."""
-    return {**line, "by": "ledger"} if line["name"] == "steps" and log.basis in ("plan", "cap") else line
+    """A line as it was: of a plan or cap the ledger was taken to see to the steps; and the page it cited."""
+    by = "ledger" if line["name"] == "steps" and log.basis in ("plan", "cap") else line["by"]
+    return {**line, "by": by, "page": CITED.get(line["name"], line["page"])}
 
 
 def _idealised(noise: str, declared: bool) -> list[str]:

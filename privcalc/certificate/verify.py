@@ -224,7 +224,7 @@ def _numbers(document: Mapping[str, Any], fresh: Mapping[str, Any], relation: Re
     for claim, true in zip(made, now, strict=True):
         standing = _standing(claim, true.value, relation)
         said = f"{claim}: claimed {_ends(claim.value)}, true is {_ends(true.value)}"
-        if standing == "refuted":
+        if standing == "refuted" or (standing == "open" and private(document["assumptions"])):
             raise Contradiction(said)
         if standing == "open":
             raise NotConfirmed(f"{said}: less than can be shown today, and not refuted")

@@ -29,7 +29,7 @@ CAPS = (GDP, ZCDP, RDP, PureDP, ApproxDP)
 PAGES = {
     "steps": "ledger.md",
     "parameters": "ledger.md",
-    "normaliser": "noisy_gd.md",
+    "normaliser": "assumptions.md",
     "clip_norm": "gaussian.md",
     "candidates": "exponential.md",
     "sampling": "poisson.md",

@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 import privcalc as pc
-from privcalc.certificate import claims, consistency, schema
+from privcalc.certificate import claims, consistency, earlier, schema
 from privcalc.certificate.schema import digest
 from privcalc.cli import main
-from privcalc.ledger import assumptions
 
 FOLDER = Path(__file__).parents[1] / "fixtures" / "0.1.0"
 CERTIFICATES = sorted(path.name.removesuffix(".cert.json") for path in FOLDER.glob("*.cert.json"))
@@ -160,10 +159,10 @@ def test_pages_that_have_moved(monkeypatch):
     with pytest.raises(pc.PrivcalcError, match="proofs"):
         consistency.check(document)
     monkeypatch.setattr(schema, "MOVED", {"gaussian.md": ("mechanisms/gaussian.md", "mechanisms/gaussian_profile.md")})
-    monkeypatch.setitem(assumptions.PAGES, "clip_norm", "elsewhere.md")
+    monkeypatch.setitem(earlier.CITED, "clip_norm", "elsewhere.md")
     with pytest.raises(pc.PrivcalcError, match="assumptions"):
         consistency.check(document)
-    monkeypatch.setitem(assumptions.PAGES, "clip_norm", "mechanisms/gaussian_profile.md")
+    monkeypatch.setitem(earlier.CITED, "clip_norm", "mechanisms/gaussian_profile.md")
     consistency.check(document)
     for proofs in (document["proofs"][1:], [*document["proofs"], "laplace.md"], document["proofs"] * 2):
         changed = {**document, "proofs": proofs}

@@ -18,6 +18,7 @@ import privcalc as pc
 from privcalc import tables
 
 torch = pytest.importorskip("torch")
+from torch.overrides import TorchFunctionMode  # noqa: E402
 from torch.utils.data import ConcatDataset, Dataset, IterableDataset, Subset, TensorDataset  # noqa: E402
 
 from privcalc.interop.torch import loader  # noqa: E402
@@ -335,8 +336,8 @@ class Stream(IterableDataset):
         ({"dataset": iter([1])}, "a length and items"),
         ({"step": pc.Laplace(1.0)}, "must be Gaussian"),
         ({"step": pc.PoissonSampled(pc.Laplace(1.0), 0.5)}, "must be Gaussian"),
-        ({"like": torch.zeros(3, dtype=torch.float16)}, "precision"),
-        ({"like": 3}, "precision"),
+        ({"like": torch.zeros(3, dtype=torch.float16)}, "32 or 64 bits"),
+        ({"like": 3}, "32 or 64 bits"),
         ({"clip_norm": 0.0}, "clip_norm"),
         ({"at_most": 0}, "at_most"),
         ({"num_workers": -1}, "num_workers"),
@@ -492,3 +493,103 @@ def test_tensors_that_were_scaled_by_themselves_are_warned_of():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         loaded(dataset=TensorDataset(plain))
+
+
+class Interrupted(TorchFunctionMode):
+    """Ctrl-C as an operation of torch ends, as it can come under ``torch.set_default_device``."""
+
+    def __init__(self, at):
+        super().__init__()
+        self.left = at
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        found = func(*args, **(kwargs or {}))
+        self.left -= 1
+        if self.left == 0:
+            raise KeyboardInterrupt
+        return found
+
+
+def test_an_interrupted_addition_adds_no_piece_twice():
+    """The sum of one record, clipped to norm 1, was 1.999 long: it was interrupted, and its cell run again."""
+    step, rows, interrupted = pc.Gaussian(noise_multiplier=2.0), torch.full((1, 3), 50.0), 0
+    for at in range(1, 60):
+        _, _, batches = loaded(step * 1, step=step, dataset=TensorDataset(rows), clip_norm=1.0)
+        batch = next(iter(batches))
+        piece = next(iter(batch))
+        with contextlib.suppress(KeyboardInterrupt), Interrupted(at):
+            piece.add(rows)
+            break
+        interrupted += 1
+        fill(batch)
+        assert float(batch._total.norm()) <= 1.0
+    assert interrupted > 5
+
+
+class SlowAgain(Dataset):
+    """Its second reading waits."""
+
+    def __init__(self):
+        self.reads, self.reading, self.go_on = 0, threading.Event(), threading.Event()
+
+    def __len__(self):
+        return 1
+
+    def __getitem__(self, index):
+        self.reads += 1
+        if self.reads == 2:
+            self.reading.set()
+            assert self.go_on.wait(30)
+        return torch.tensor([1.0, 0.0, 0.0]), index
+
+
+def test_a_piece_that_another_loop_was_still_reading_is_added_once():
+    data, step, refusals = SlowAgain(), pc.Gaussian(noise_multiplier=2.0), []
+    _, _, batches = loaded(step * 1, step=step, dataset=data, clip_norm=1.0)
+    batch = next(iter(batches))
+
+    def other():
+        try:
+            fill(batch)
+        except pc.PrivcalcError as error:
+            refusals.append(str(error))
+
+    one, thread = next(iter(batch)), threading.Thread(target=other)
+    thread.start()
+    assert data.reading.wait(30)
+    one.add(one.records[0])
+    data.go_on.set()
+    thread.join()
+    assert len(refusals) == 1
+    assert "each is added once" in refusals[0]
+    assert float(batch._total.norm()) <= 1.0
+
+
+class Lazy(Dataset):
+    """Reads its file when it is first asked; keeps the last record, and has room to decode one in."""
+
+    def __init__(self):
+        self.rows, self.room, self.last = None, torch.zeros(3), None
+
+    def __len__(self):
+        return 40
+
+    def __getitem__(self, index):
+        if self.rows is None:
+            self.rows = ROWS.clone()
+        self.last = self.rows[index]
+        self.room.copy_(self.last)
+        return self.room.clone(), index
+
+
+def test_a_data_set_may_read_its_records_late_and_not_change_them_then():
+    data = Lazy()
+    _, spy, batches = loaded(dataset=data)
+    for number, batch in enumerate(batches):
+        fill(batch)
+        if number == 2:
+            data.rows.mul_(2.0)
+            refused(spy, "change its records or their order", batch.release)
+            break
+        batch.release()
+    assert number == 2

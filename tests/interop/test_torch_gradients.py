@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from types import MethodType
 
 import pytest
 
@@ -322,3 +323,102 @@ def test_a_batch_whose_reading_failed_is_completed():
     with pytest.raises(OSError, match="the disk"):
         batch.release()
     assert torch.equal(batch.release(), whole.release())
+
+
+class Closed(nn.Module):
+    """Its centre is moved by a lambda, which ``deepcopy`` does not copy, nor whose it is."""
+
+    def __init__(self, write) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 3)
+        self.register_buffer("centre", torch.zeros(4))
+        self.moved = lambda x: write(self, x.detach())
+
+    def forward(self, x):
+        self.moved(x)
+        return self.layer(x - 1.0)
+
+    def loss(self, output, y):
+        self.centre = self.centre + output.detach().mean()
+        return cross_entropy(output * (1 + self.centre.sum()), y)
+
+
+def in_place(net, x):
+    net.centre.mul_(0.9).add_(0.1 * x.mean(dim=0))
+
+
+def another(net, x):
+    net.centre = 0.9 * net.centre + 0.1 * x.mean(dim=0)
+
+
+def one_more(net, x):
+    net.register_buffer("last", x)
+
+
+def in_a_weight(net, x):
+    with torch.no_grad():
+        net.layer.weight.add_(0.0)
+
+
+def once(net, x):
+    if not net.centre.count_nonzero():
+        net.centre.copy_(x.mean(dim=0))
+
+
+class Moved(nn.Module):
+    """A loss that keeps the mean of outputs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(3))
+        self.centred = lambda output: output - self.mean.mul_(0.9).add_(0.1 * output.detach().mean(dim=0))
+
+    def forward(self, output, y):
+        return cross_entropy(self.centred(output), y)
+
+
+@pytest.mark.parametrize(
+    ("make", "name"),
+    [
+        (lambda: (Closed(in_place), cross_entropy), "module.centre"),
+        (lambda: (Closed(another), cross_entropy), "module.centre"),
+        (lambda: (Closed(one_more), cross_entropy), "module.last"),
+        (lambda: (Closed(in_a_weight), cross_entropy), "module.layer.weight"),
+        (lambda: (Closed(once), cross_entropy), "module.centre"),
+        (lambda: (nn.Linear(4, 3), Moved()), "loss.mean"),
+        (lambda: (nn.Linear(4, 3), Moved().forward), "loss.mean"),
+    ],
+)
+def test_what_is_remembered_by_what_is_not_copied_is_refused_from_then_on(make, name):
+    """One record moved the sum by 9.9 clip norms; also where it is written once, and asked again."""
+    batch = next(iter(owned(RecordGradients(*make()))))
+    for _ in range(2):
+        with pytest.raises(pc.PrivcalcError, match=f"{name} was written to by something that is not copied"):
+            batch.release()
+
+
+def test_a_loss_that_is_a_method_of_the_model_is_copied_with_it():
+    """What it keeps is forgotten, and the model's own is as it was: one record moved the sum by 5.5 clip norms."""
+    module, x, y = Closed(lambda net, x: None), normal(5, 4), torch.tensor([0, 1, 2, 1, 0])
+    gradients = RecordGradients(module, module.loss)
+    rows = gradients(x, y)
+    for i in reversed(range(5)):
+        fresh = copy.deepcopy(module)
+        alone = torch.autograd.grad(fresh.loss(fresh(x[i : i + 1]), y[i : i + 1]), list(fresh.parameters()))
+        assert torch.allclose(rows[i], torch.cat([g.flatten() for g in alone]), rtol=1e-4, atol=1e-6)
+    assert not module.centre.count_nonzero()
+
+
+def test_a_forward_that_is_not_copied_is_refused():
+    """Before anything is charged; also where it is put there later. A method that is put there is copied."""
+    module = nn.Sequential(nn.Linear(4, 3))
+    gradients, plain = RecordGradients(module, cross_entropy), module[0].forward
+    x, y = normal(5, 4), torch.tensor([0, 1, 2, 1, 0])
+    rows = gradients(x, y)
+    module[0].forward = MethodType(lambda self, x: nn.functional.linear(x, self.weight, self.bias), module[0])
+    assert torch.allclose(gradients(x, y), rows)
+    module[0].forward = lambda x: plain(x - 1.0)
+    with pytest.raises(pc.PrivcalcError, match="module: 0 has a function as forward"):
+        gradients(x, y)
+    with pytest.raises(pc.PrivcalcError, match="module: 0 has a function as forward"):
+        RecordGradients(module, cross_entropy)

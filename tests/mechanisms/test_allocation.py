@@ -394,7 +394,7 @@ def test_several_steps(steps: int, choices: int, width: float) -> None:
     assert found.upper < twice.lower <= twice.upper < 2.5 * found.upper
 
 
-@pytest.mark.parametrize("noise", [1e14, 1e30, 1e80])
+@pytest.mark.parametrize("noise", quick([1e14, 1e30, 1e80], 0, 1))  # the last takes a minute
 def test_scores_that_doubles_do_not_tell_apart(noise: float) -> None:
     """All scores are the same number, or differ by rounding: nothing is known from below, and the blocks bound it."""
     run = pc.RandomAllocation(pc.Gaussian(noise), steps=20, choices=2)

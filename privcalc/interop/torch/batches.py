@@ -50,9 +50,9 @@ class Piece:
         records: as the data set and ``collate_fn`` give them.
     """
 
-    def __init__(self, batch: LoadedBatch, records: Any, count: int) -> None:
+    def __init__(self, batch: LoadedBatch, records: Any, chunk: Tensor) -> None:
         self.records = records
-        self._batch, self._count = batch, count
+        self._batch, self._chunk = batch, chunk
 
     def add(self, gradients: Tensor) -> None:
         """Clip the gradient of each record to the clip norm, and add all of them to the batch's sum.
@@ -65,7 +65,7 @@ class Piece:
                 out last; nothing is added then.
         """
         with self._batch._adding:
-            self._batch._add(self, gradients, self._count)
+            self._batch._add(self, gradients)
 
 
 class LoadedBatch:
@@ -103,15 +103,17 @@ class LoadedBatch:
                 raise PrivcalcError("piece: another loop over this batch was begun since; go on with that one")
             if self._left[0] is not chunk:
                 raise PrivcalcError("piece: was not added; every record of a batch is in its sum, once")
-            self._out = Piece(self, next(read), len(chunk))
+            self._out = Piece(self, next(read), chunk)
             yield self._out
         next(read, None)  # to its end
         if self._left:
             raise PrivcalcError("piece: the last one was not added; every record of a batch is in its sum, once")
 
-    def _add(self, piece: Piece, gradients: Tensor, count: int) -> None:
-        if piece is not self._out:
+    def _add(self, piece: Piece, gradients: Tensor) -> None:
+        # A loop in another thread may give out, after it was added, the piece that it began to read before.
+        if piece is not self._out or not self._left or self._left[0] is not piece._chunk:
             raise PrivcalcError("piece: must be the one that this batch gave out last, and each is added once")
+        count = len(piece._chunk)
         expected = (count, *self._total.shape)
         if not isinstance(gradients, Tensor) or tuple(gradients.shape) != expected:
             found = tuple(gradients.shape) if isinstance(gradients, Tensor) else type(gradients).__name__
@@ -127,9 +129,11 @@ class LoadedBatch:
                 "part. Replace what is not finite in that record's own gradient, or stop: the model may have diverged"
             )
         shares = (self._clip_norm / (norms * MARGIN)).clamp(max=1.0)
-        self._total += (shares @ rows).reshape(self._total.shape)
-        self._left.pop(0)
+        total = self._total + (shares @ rows).reshape(self._total.shape)
+        # The sum last: an interruption between these may lose the piece, and never adds it twice.
         self._out = None
+        self._left.pop(0)
+        self._total = total
 
     def release(self) -> Tensor:
         """Release the sum of all clipped gradients with noise (:meth:`Ledger.gaussian`), as a tensor like ``like``.

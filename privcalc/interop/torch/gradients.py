@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from types import FunctionType, MethodType
 
 import torch
 from torch import Tensor
@@ -24,8 +25,10 @@ class RecordGradients:
 
     A copy of the module is given one record at a time, in a batch of one (by ``torch.func.vmap`` all at once, where it
     can); what it remembers, in buffers, parameters or attributes, is forgotten with the copy, of which one is in memory
-    at a time; as is what a loss remembers that is a module. So no record is in the row of another, if a loss that is a
-    function, or a hook, keeps nothing elsewhere. Layers that normalise by the batch are refused.
+    at a time; as is what a loss remembers that is a module or a method of one. So no record is in the row of another,
+    if no loss, hook, closure, class or other variable that is not copied with the module keeps any of it. Refused are
+    layers that normalise by the batch, buffers or parameters of the module itself that were written to all the same
+    (``copy.deepcopy`` copies no lambda), and a ``forward`` in place of the class's that is not copied.
     Frozen parameters have no gradient; weights that are used twice have one, of both uses.
 
     Args:
@@ -38,7 +41,8 @@ class RecordGradients:
         like: zeros, of the shape, precision and device of a row.
 
     Raises:
-        PrivcalcError: if the module has nothing to train, or a layer that normalises by the batch.
+        PrivcalcError: if the module has nothing to train, a layer that normalises by the batch, or a ``forward`` that
+            is not copied.
 
     Example:
         >>> import privcalc as pc, torch
@@ -67,6 +71,8 @@ class RecordGradients:
                 "module: must have parameters that require a gradient, in one precision and on one device"
             )
         self._check_layers()
+        self._written: list[str] = []  # what was ever, and may hold records
+        self._of_one()  # refused before anything is charged
         self.like = torch.zeros(
             sum(parameter.numel() for parameter in rows), dtype=rows[0].dtype, device=rows[0].device
         )
@@ -81,7 +87,8 @@ class RecordGradients:
             Shape (records, like.numel()).
 
         Raises:
-            PrivcalcError: if these do not fit together, or the module now has other parameters or layers.
+            PrivcalcError: if these do not fit together, the module now has other parameters or layers, or something
+                that is not copied wrote to its buffers or parameters, or the loss's; from then on always.
         """
         if not record or any(
             not isinstance(each, Tensor) or each.ndim == 0 or len(each) != len(record[0]) for each in record
@@ -93,6 +100,14 @@ class RecordGradients:
         if len(record[0]) == 0:
             return self.like.new_zeros(0, self.like.numel())
         alone = tuple(each[:, None].to(self.like.device) for each in record)  # each record in a batch of one
+        before = self._tensors()
+        try:
+            return self._rows(weights, alone)
+        finally:
+            self._check_unwritten(before)
+
+    def _rows(self, weights: dict[str, Tensor], alone: tuple[Tensor, ...]) -> Tensor:
+        """All at once, where torch can."""
         try:
             found = vmap(grad(self._of_one()), in_dims=(None, 0), randomness="different")(weights, alone)
         except (
@@ -124,8 +139,16 @@ class RecordGradients:
 
         Parameters, too, frozen ones or not, may be written to.
         """
-        module = copy.deepcopy(self._module)
-        loss = copy.deepcopy(self._loss) if isinstance(self._loss, torch.nn.Module) else self._loss
+        copies: dict[int, object] = {}  # one for both: a method of the module becomes one of its copy
+        module = copy.deepcopy(self._module, copies)
+        loss = self._loss if _owner(self._loss) is None else copy.deepcopy(self._loss, copies)
+        for (name, layer), other in zip(self._module.named_modules(), module.modules(), strict=False):
+            forward = vars(layer).get("forward")
+            if isinstance(forward, FunctionType) and forward is vars(other).get("forward"):
+                raise PrivcalcError(
+                    f"module: {name or type(layer).__name__} has a function as forward, which is not copied with it, "
+                    "so that weights are not those of the copy; write it as a method of a class"
+                )
 
         def of_one(weights: dict[str, Tensor], alone: tuple[Tensor, ...]) -> Tensor:
             output = functional_call(module, weights, alone[: self._inputs])
@@ -145,6 +168,34 @@ class RecordGradients:
         """Once each, also those that are used in two layers."""
         return [(name, parameter) for name, parameter in self._module.named_parameters() if parameter.requires_grad]
 
+    def _tensors(self) -> dict[str, tuple[Tensor, int]]:
+        """Buffers and parameters of the originals, and how often torch wrote to each."""
+        owners = {"module": self._module, "loss": _owner(self._loss)}
+        return {
+            f"{prefix}.{name}": (each, -1 if each.is_inference() else each._version)
+            for prefix, owner in owners.items()
+            if owner is not None
+            for name, each in (*owner.named_parameters(), *owner.named_buffers())
+        }
+
+    def _check_unwritten(self, before: dict[str, tuple[Tensor, int]]) -> None:
+        """Refuse what the copies' records got into: it would be in later rows."""
+        now = self._tensors()
+        self._written += [
+            name
+            for name in sorted({*before, *now})
+            if name not in now
+            or name not in before
+            or now[name][0] is not before[name][0]
+            or now[name][1] != before[name][1]
+        ]
+        if self._written:
+            raise PrivcalcError(
+                f"module: {self._written[0]} was written to by something that is not copied with the model, such as a "
+                "lambda or a closure, so that a record may be in the rows of others; write it as a method of a module, "
+                "and begin with a fresh model"
+            )
+
     def _check_size(self, size: int) -> None:
         if size != self.like.numel():
             raise PrivcalcError(
@@ -159,6 +210,12 @@ class RecordGradients:
                     f"module: {name or type(layer).__name__} normalises by the batch, so that each record is in the "
                     "gradients of all others; take GroupNorm or LayerNorm, or eval() for running means that are public"
                 )
+
+
+def _owner(loss: object) -> torch.nn.Module | None:
+    """The module that it is, or is a method of."""
+    found = loss.__self__ if isinstance(loss, MethodType) else loss
+    return found if isinstance(found, torch.nn.Module) else None
 
 
 def _alone(layer: _NormBase) -> bool:

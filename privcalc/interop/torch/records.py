@@ -17,9 +17,10 @@ __all__ = ["Records"]
 class Records:
     """What is seen of a data set when batches begin to be drawn from it.
 
-    Looked at are its length; those of its attributes that are tensors, which ones, and how often torch wrote to them;
-    which arrays and lists it has that are as long as itself; and the indices of a ``Subset``. What is in records is
-    not: a refusal that depended on it would tell of it.
+    Looked at are its length; those of its attributes that are tensors as long as itself, which ones, and how often
+    torch wrote to them, also of those that appear later, as where records are read when they are first asked for; which
+    arrays and lists it has that are as long as itself; and the indices of a ``Subset``. What is in records is not: a
+    refusal that depended on it would tell of it.
 
     Args:
         dataset: with a length.
@@ -39,9 +40,11 @@ class Records:
                 "dataset: must not change its length; batches are drawn from the records that it had at first"
             )
         now = _tensors(self._dataset)
-        moved = len(now) != len(self._tensors) or any(
-            a is not b or i != j for (a, i), (b, j) in zip(now, self._tensors, strict=True)
+        moved = any(
+            place not in now or now[place][0] is not tensor or now[place][1] != writes
+            for place, (tensor, writes) in self._tensors.items()
         )
+        self._tensors = now | self._tensors  # what appeared stays from now on
         moved = moved or any(getattr(leaf, name, None) is not value for leaf, name, value in self._columns)
         moved = moved or not (dataset is None or dataset is self._dataset)
         if moved or self._picked != _picked(self._dataset):
@@ -83,12 +86,17 @@ def _picked(dataset: Any) -> list[list[int]]:
     return []
 
 
-def _tensors(dataset: Any) -> list[tuple[torch.Tensor, int]]:
-    """All tensors in the attributes of it and its parts, with the number of times that each was written to."""
-    found = []
-    for leaf in _leaves(dataset):
-        for value in getattr(leaf, "__dict__", {}).values():
-            for each in value if isinstance(value, (tuple, list)) and len(value) < 100 else [value]:
-                if isinstance(each, torch.Tensor) and not each.is_inference():
-                    found.append((each, each._version))
+def _tensors(dataset: Any) -> dict[tuple[int, str, int], tuple[torch.Tensor, int]]:
+    """Tensors as long as the part they are an attribute of, by their place, and how often each was written to."""
+    found = {}
+    for part, leaf in enumerate(_leaves(dataset)):
+        for name, value in list(getattr(leaf, "__dict__", {}).items()):
+            for place, each in enumerate(value if isinstance(value, (tuple, list)) and len(value) < 100 else [value]):
+                if isinstance(each, torch.Tensor) and not each.is_inference() and _is_column(each, leaf):
+                    found[part, name, place] = each, each._version
     return found
+
+
+def _is_column(tensor: torch.Tensor, leaf: Any) -> bool:
+    """Whether it has an entry for each record: not the item that was read last, nor room to decode one in."""
+    return tensor.ndim > 0 and (not hasattr(leaf, "__len__") or len(tensor) == len(leaf))
