@@ -49,20 +49,22 @@ UNSEEN = (
     "which may be short"
 )
 SAYS: Mapping[tuple[str, str], str] = {
-    ("steps", "public"): "fixed in advance, or the end did not depend on any output",
-    ("steps", "released"): "how many there were may depend on outputs: plan or cap are certified whole",
     (
         "steps",
-        "any",
-    ): "what was planned, or capped, is certified whole, however many were taken and why ever the run ended",
+        "public",
+    ): "fixed in advance, or by public numbers; the end did not depend on any output or private number",
+    ("steps", "released"): (
+        "plan or cap are certified whole, wherever the run stopped; what decided when was public or released before, "
+        "and no private number (no loss or score of private records without noise)"
+    ),
     ("parameters", "public"): (
         "noise, rates, numbers of records and of steps, and learning rates were chosen "
         "without looking at private records"
     ),
     ("parameters", "released"): "may depend on earlier outputs, as the cap allows",
     ("sensitivity", "derived"): (
-        "values were clamped, and of each person's rows no more taken than was stated; "
-        "how far one may move an answer follows"
+        "values were clamped; how far one person may move an answer follows from the bounds and from rows_per_person, "
+        "which is a line of its own"
     ),
     ("sensitivity", "clipped"): "each row of a sum or score was bounded by the code that asked",
     ("sensitivity", "stated"): (
@@ -86,7 +88,8 @@ SAYS: Mapping[tuple[str, str], str] = {
     ),
     ("rows_per_person", "kept"): "no person has more than rows_per_person rows (person= was not given)",
     ("rows_per_person", "counted"): (
-        "the ledger took no more rows of one name; that each person has one name in the column is assumed"
+        "the ledger took no more rows of one name; that each person has one name in the column, and no two persons "
+        "share one, is assumed"
     ),
     ("parts", "any, each was charged"): (
         "each choice was charged by itself; a joint one of several rows once, "
@@ -280,7 +283,7 @@ def check_form(listing: object) -> Json:
 def _always(log: Log) -> Iterator[Line]:
     """What every run needs."""
     if log.basis in ("plan", "cap"):
-        yield Line("steps", log.declared.get("steps", "any"), "ledger", PAGES["steps"])
+        yield _end(log)
     else:
         yield _word(log, "steps")._replace(**{"by": "caller"} if log.basis == "recorded" else {})
     yield _word(log, "parameters")
@@ -294,6 +297,15 @@ def _always(log: Log) -> Iterator[Line]:
         yield Line("noise", drawn, {"exact": "ledger", "floating point": "always"}.get(drawn, "caller"), SEEN["noise"])
     yield Line("randomness", "perfect", "always", SEEN["randomness"])
     yield Line("process", "as recorded", "always", SEEN["process"])
+
+
+def _end(log: Log) -> Line:
+    """What decided when a ledger's run ended: who called it knows, or a learner, which has the ledger to itself."""
+    word = _word(log, "steps")
+    if word.by == "caller":
+        return word
+    own = not log.open and {each.provenance.by for each in log.releases} == {"learner"}
+    return word._replace(value="released", by="code" if own else "nobody")
 
 
 def _to_come(log: Log) -> Iterator[Release]:

@@ -55,7 +55,8 @@ def words(log: Log, run: Run, version: int, *, noise: str) -> Json:
         noise: one of ``NOISE``.
     """
     found = lines(log._replace(releases=(*_unseen(run, log), *log.releases)))
-    listed = {canonical(then): then for then in (_as_then(each) for each in found if _old(each, log, version))}
+    then = (_as_then(each, log) for each in found if _old(each, log, version))
+    listed = {canonical(each): each for each in then}
     declared = bool(run_of(log.releases, seen=False).entries)
     said = {"declared": dict(log.declared), "needed": list(listed.values())}
     return {"assumptions": said, "noise": noise, "idealised": _idealised(noise, declared)}
@@ -159,11 +160,10 @@ def _old(line: Json, log: Log, version: int) -> bool:
     return name in LISTED[version] and (name != "rows_per_person" or line["value"] == "kept")
 
 
-def _as_then(line: Json) -> Json:
-    """A line as it was: steps of a plan or cap counted as "released", where nobody said it; and the page it cited."""
-    if (line["name"], line["value"]) == ("steps", "any"):
-        return {**line, "value": "released"}
-    return {**line, "page": CITED.get(line["name"], line["page"])}
+def _as_then(line: Json, log: Log) -> Json:
+    """A line as it was: of a plan or cap the ledger was taken to see to the steps; and the page it cited."""
+    by = "ledger" if line["name"] == "steps" and log.basis in ("plan", "cap") else line["by"]
+    return {**line, "by": by, "page": CITED.get(line["name"], line["page"])}
 
 
 def _idealised(noise: str, declared: bool) -> list[str]:

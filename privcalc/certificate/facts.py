@@ -23,8 +23,10 @@ Attacks are in it because of EDPB Opinion 28/2024.
 """
 
 BASES = {
-    "plan": "the declared plan, which what was recorded stays within, wherever and for whatever reason the run stopped",
-    "cap": "the cap, a privacy filter, which holds although steps and their number may have depended on outputs",
+    "plan": "the declared plan, which what was recorded stays within, wherever the run stopped, if what decided that "
+    "is public or was released before",
+    "cap": "the cap, a privacy filter, which holds although steps and their number may have depended on outputs, but "
+    "on nothing private that was not released",
     "recorded": "what was recorded; the caller vouches that it, and the end, did not depend on any output",
     "declared": "a run that was described by hand; no ledger was kept",
     "composed": "the composition of several certified runs on the same records, "

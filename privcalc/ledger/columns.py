@@ -8,11 +8,13 @@ reached by name and turn into NumPy arrays (pandas, polars, pyarrow); none is im
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import itertools
 import math
 import operator
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any, Required, TypedDict
 
 import numpy as np
@@ -55,7 +57,6 @@ def pick(name: str, table: Any, column: object) -> NDArray[Any]:
         PrivcalcError: if there is no such column, or it is none.
     """
     found: Any = table if column is None else column
-    _check_index(name, table, found)
     if isinstance(column, str):
         try:
             found = table[column]
@@ -63,6 +64,7 @@ def pick(name: str, table: Any, column: object) -> NDArray[Any]:
             raise PrivcalcError(
                 f"{name} = {column!r}: the table has no such column (an index is none: reset_index)"
             ) from error
+    _check_index(name, _indexed(table), found)
     if isinstance(found, (list, tuple)):  # NumPy would make texts of all rows for the sake of one
         return np.fromiter(found, dtype=object, count=len(found))
     array = errors.array(name, found.to_numpy() if hasattr(found, "to_numpy") else found)
@@ -246,19 +248,53 @@ def _first(person: NDArray[Any], most: int) -> NDArray[np.bool_]:
     """The first rows of each person; none of those that are nobody's."""
     seen: dict[Hashable, int] = {}
     found = np.zeros(len(person), dtype=np.bool_)
-    for row, who in enumerate(person.tolist()):
+    values = person.tolist()
+    for row, who in enumerate(values):
         with contextlib.suppress(Exception):  # what cannot be compared is nobody
             blank = isinstance(who, str) and not who.strip()  # as many readers write what is missing
-            if who is not None and not blank and operator.eq(who, who):
+            if who is not None and not blank and _same(who):
                 seen[who] = seen.get(who, 0) + 1
                 found[row] = seen[who] <= most
-    if person.dtype.kind == "f" and bool((np.abs(person[np.isfinite(person)]) >= 2.0**53).any()):
+    if _rounded(person, values):
         errors.warn(
-            "person: has numbers of 2^53 and more in floating point, which cannot tell neighbouring numbers apart: who "
-            "shares a number takes the place of others, and sums may move further than is accounted for; read ids as "
-            "texts or as whole numbers (one that is missing makes a column floating point)"
+            "person: has numbers of 2^53 and more in floating point (of 32 bits: 2^24; of 16: 2^11), which cannot tell "
+            "neighbouring numbers apart: who shares a number takes the place of others, and sums may move further than "
+            "is accounted for; read ids as texts or as whole numbers (a missing one makes a column floating point)"
+        )
+    if any(map(_by_identity, values)):
+        errors.warn(
+            "person: has objects that equal themselves only (their class has no __eq__), so that each row would be of "
+            "another person; they are taken as nobody's, and count nowhere: name persons by texts or numbers"
         )
     return found
+
+
+def _same(who: Any) -> bool:
+    """Whether a value, and each part of it, equals itself and not by being the same object only.
+
+    What is missing in a part of a name makes it nobody's; so does an object of a class without ``__eq__``, of which
+    each row has one of its own.
+    """
+    if _by_identity(who):
+        return False
+    if dataclasses.is_dataclass(who) and not isinstance(who, type):
+        parts = [getattr(who, field.name) for field in dataclasses.fields(who) if field.compare]
+    else:
+        parts = list(who) if isinstance(who, (tuple, frozenset)) else []
+    return bool(operator.eq(who, who)) and all(map(_same, parts))
+
+
+def _by_identity(who: Any) -> bool:
+    return getattr(type(who), "__eq__", None) is object.__eq__ and who is not None and not isinstance(who, Enum)
+
+
+def _rounded(person: NDArray[Any], values: Sequence[Any]) -> bool:
+    """Whether names are floating-point numbers so large that neighbouring whole numbers are one."""
+    if person.dtype.kind == "f":
+        most = 2.0 ** (int(np.finfo(person.dtype).nmant) + 1)
+        return bool((np.abs(person[np.isfinite(person)]) >= most).any())
+    floats: Iterator[Any] = (who for who in values if isinstance(who, (float, np.floating)) and math.isfinite(who))
+    return any(abs(float(who)) >= 2.0 ** (int(np.finfo(type(who)).nmant) + 1) for who in floats)
 
 
 def listed_values(name: str, values: object) -> tuple[Hashable, ...]:
@@ -350,6 +386,13 @@ def _check_index(name: str, table: Any, column: Any) -> None:
             "may be of other persons, and ε does not hold for these; give the name of a column, or align it, "
             "column.reindex(table.index)"
         )
+
+
+def _indexed(table: Any) -> Any:
+    """What a column's index is compared with: of a dictionary of columns, the first that has one."""
+    if not isinstance(table, Mapping):
+        return table
+    return next((column for column in table.values() if hasattr(getattr(column, "index", None), "equals")), None)
 
 
 def _shown(column: object) -> str:

@@ -99,8 +99,8 @@ def test_an_adaptive_number_of_steps():
     with pytest.raises(pc.PrivcalcError, match=r"steps = 'released': proofs/ledger\.md"):
         pc.certify(STEP * 206, delta=1e-5, assumptions=adaptive)
     # a plan is certified whole, a cap holds for whatever happened
-    assert needed(made(plan=STEP * 206, steps="released"))["steps"] == ("released", "ledger")
-    assert needed(made(cap=pc.GDP(1.0), steps="released"))["steps"] == ("released", "ledger")
+    assert needed(made(plan=STEP * 206, steps="released"))["steps"] == ("released", "caller")
+    assert needed(made(cap=pc.GDP(1.0), steps="released"))["steps"] == ("released", "caller")
     assert pc.certify(pc.GDP(1.0), delta=1e-5, assumptions=adaptive).guarantee.epsilon > 4
     # but what was recorded is not, and the word that it may be contradicts what was declared before
     ledger = pc.Ledger(None, plan=STEP * 206, assumptions=adaptive)
@@ -166,7 +166,7 @@ def test_who_vouches():
         ledger.gaussian(0.0, POISSON, clip_norm=1.0, batch=ledger.poisson_batch(POISSON))
     found = pc.certify(ledger, delta=1e-5)
     assert needed(found) == {
-        "steps": ("any", "ledger"),
+        "steps": ("released", "nobody"),
         "parameters": ("public", "nobody"),
         "sensitivity": ("stated", "caller"),
         "normaliser": ("public", "caller"),
@@ -304,6 +304,18 @@ def test_learners_declare_what_their_code_does(name, normaliser, clip_norm, cand
     assert learners.DPPLPublic.assumptions == pc.Assumptions(candidates="public", parts="disjoint")
 
 
+@pytest.mark.parametrize("said", [None, "public", "released"])
+@pytest.mark.parametrize("terms", [{"plan": STEP * 9}, {"cap": pc.ZCDP(1.0)}], ids=["plan", "cap"])
+def test_what_decided_the_end_no_ledger_sees(said, terms):
+    """A stop by a private number is an output without noise: the ledger may not say that it saw to it."""
+    with pc.Ledger(None, assumptions=pc.Assumptions(steps=said), **terms) as ledger:
+        ledger.gaussian(0.0, STEP, clip_norm=1.0)
+    found = pc.certify(ledger, delta=1e-5)
+    assert needed(found)["steps"] == (said or "released", "caller" if said else "nobody")
+    assert "for whatever reason" not in str(found)
+    found.verify(ledger)
+
+
 def test_a_learner_s_certificate_says_so():
     pytest.importorskip("torch")
     from learners import NoisyGD
@@ -312,7 +324,7 @@ def test_a_learner_s_certificate_says_so():
         [[1.0, 0.0], [0.0, 1.0]], [0, 1]
     )
     assert needed(model.certificate_) == {
-        "steps": ("any", "ledger"),
+        "steps": ("released", "code"),
         "parameters": ("public", "nobody"),
         "sensitivity": ("clipped", "code"),
         "normaliser": ("public number", "code"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import decimal
 import itertools
 import math
@@ -19,6 +20,7 @@ from scipy import stats
 
 import privcalc as pc
 from privcalc.ledger.answers import MISS, half_width, shortfall
+from privcalc.ledger.columns import Asked
 from privcalc.ledger.tables import Tables
 
 ADD, REPLACE, ZERO = pc.ADD_OR_REMOVE_ONE, pc.REPLACE_ONE, pc.ZERO_OUT
@@ -824,6 +826,54 @@ def test_ids_that_rounding_makes_one_are_warned_of():
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             ledger.count(np.ones(3), pc.Gaussian(10.0), person=np.array([1.0, 2.0**52, np.inf]), rows_per_person=1)
+
+
+@pytest.mark.parametrize(
+    ("most", "kind"), [(2.0**24, np.float32), (2.0**11, np.float16), (2.0**53, list), (2.0**53, object)]
+)
+def test_ids_of_every_floating_type_that_rounding_makes_one_are_warned_of(most, kind):
+    def column(*values):
+        return list(values) if kind is list else np.array(values, dtype=kind)
+
+    with pc.Ledger(None, cap=pc.ZCDP(1.0)) as ledger:
+        with pytest.warns(pc.PrivcalcWarning, match="cannot tell neighbouring numbers apart"):
+            ledger.count(np.ones(2), pc.Gaussian(10.0), person=column(1.0, most), rows_per_person=1)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            ledger.count(np.ones(2), pc.Gaussian(10.0), person=column(1.0, most / 2), rows_per_person=1)
+
+
+@dataclasses.dataclass(frozen=True)
+class Key:
+    name: str
+    number: float
+
+
+class Nameless:
+    """An object that equals itself only."""
+
+
+@pytest.mark.parametrize(
+    "who", [lambda: ("a", float("nan")), lambda: ("a", ("b", float("nan"))), lambda: Key("a", float("nan"))]
+)
+def test_a_name_with_a_part_that_is_missing_is_nobody_s(who):
+    """Else each row would be of another person, and one person would move a sum by all of them."""
+    rows = [who() for _ in range(4)]
+    found = Asked("count", np.ones(6), 1, person=[*rows, ("a", 1.0), Key("a", 1.0)]).rows()
+    assert found.taken.tolist() == [False] * 4 + [True] * 2
+
+
+def test_objects_that_equal_themselves_only_are_nobody_s():
+    asked = Asked("count", np.ones(3), 1, person=[Nameless(), Nameless(), "a"])
+    with pytest.warns(pc.PrivcalcWarning, match="equal themselves only"):
+        assert asked.rows().taken.tolist() == [False, False, True]
+
+
+def test_columns_of_a_dictionary_with_other_indexes_are_warned_of():
+    pandas = pytest.importorskip("pandas")
+    value = pandas.Series([1.0, 2.0], index=[1, 0])
+    with pytest.warns(pc.PrivcalcWarning, match="has another index"):
+        Asked("sum", {"who": pandas.Series(["a", "b"]), "x": value}, 1, person="who", column="x").numbers()
 
 
 def test_the_name_of_a_file_is_no_table():
