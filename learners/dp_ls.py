@@ -57,7 +57,7 @@ class DPLS(Learner):
         1.0
     """
 
-    assumptions: ClassVar[pc.Assumptions] = pc.Assumptions(normaliser="public", clip_norm="public", start="none")
+    assumptions: ClassVar[pc.Assumptions] = pc.Assumptions(normaliser="public", start="none")
     epsilon: float
     weight: float = math.inf
     ridge: float | None = None

@@ -54,9 +54,7 @@ class PILLARSelection(Learner):
     """
 
     needs_labels: ClassVar[bool] = False
-    assumptions: ClassVar[pc.Assumptions] = pc.Assumptions(
-        normaliser="public", clip_norm="public", candidates="released"
-    )
+    assumptions: ClassVar[pc.Assumptions] = pc.Assumptions(normaliser="public", candidates="released")
     epsilon: float
     records: int
     k: int = 40

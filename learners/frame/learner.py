@@ -96,7 +96,7 @@ class Learner(Parameters, ABC):
     student_: Student | None = field(default=None, init=False, repr=False)
     needs_labels: ClassVar[bool] = True
     """Whether public records, if there are any, must be labelled."""
-    assumptions: ClassVar[pc.Assumptions] = pc.Assumptions(normaliser="public", clip_norm="public")
+    assumptions: ClassVar[pc.Assumptions] = pc.Assumptions(normaliser="public")
     """What the code sees to, and the ledger cannot."""
     gives_logits: ClassVar[bool] = True
     """Whether scores are logarithms of probabilities, up to a constant for each record."""
@@ -342,6 +342,8 @@ class Learner(Parameters, ABC):
         trained = self.assumptions.start or ("public" if public or start is not None else "random")
         said = dataclasses.replace(
             self.assumptions,
+            # a number that is given is the caller's, who says nothing of where it comes from
+            clip_norm=self.assumptions.clip_norm if getattr(self, "clip_norm", None) is None else None,
             public_records="public" if public else None,
             start="certificate" if earlier is not None else trained,
             other_releases=None if earlier is None else "composed",

@@ -290,9 +290,9 @@ def test_a_ledger_is_gone_on_with_on_the_same_assumptions(tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "normaliser", "clip_norm", "candidates"),
-    [("NoisyGD", "public", "public", None), ("AdaMix", "public", "released", None),
+    [("NoisyGD", "public", None, None), ("AdaMix", "public", "released", None),
      ("DPPLMean", "released", "released", None),
-     ("PILLARSelection", "public", "public", "released"), ("PDADPMD", "public", "public", None)],
+     ("PILLARSelection", "public", None, "released"), ("PDADPMD", "public", None, None)],
 )  # fmt: skip
 def test_learners_declare_what_their_code_does(name, normaliser, clip_norm, candidates):
     pytest.importorskip("torch")
@@ -328,7 +328,7 @@ def test_a_learner_s_certificate_says_so():
         "parameters": ("public", "nobody"),
         "sensitivity": ("clipped", "code"),
         "normaliser": ("public number", "code"),
-        "clip_norm": ("public", "caller"),  # an argument
+        "clip_norm": ("public", "nobody"),  # an argument
         **NOT_SAID,
         "start": ("random", "code"),
         "preprocessing": ("public", "nobody"),
