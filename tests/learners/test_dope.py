@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 import watch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy.stats import norm
 from watch import Records
@@ -90,6 +90,7 @@ PUBLIC_IMAGES = IMAGES[:8].copy(), Y[:8]
 # --- clipping around the origin ---
 
 
+@example(seed=785, n=3, size=0.0, clip_norm=1e3)
 @given(
     st.integers(0, 10**6),
     st.integers(0, 6),
@@ -103,9 +104,10 @@ def test_shifted_gradients_are_those_of_a_loop(seed, n, size, clip_norm):
     found = ShiftedGradient(weights, origin).clipped_sum(x, y, clip_norm)
     expected = clipped(gradients(weights, x, y) - origin.double(), clip_norm)
     assert found.shape == (4, 3)
-    torch.testing.assert_close(
-        found.double(), expected, rtol=1e-3, atol=1e-5 * max(1.0, n * min(clip_norm, 1 + 4 * size))
-    )
+    atol = 1e-5 * max(1.0, n * min(clip_norm, 1 + 4 * size))
+    if clip_norm > 1:  # contributions are rounded to multiples of a small part of the clip norm: sums.md, "Accuracy"
+        atol += n * clip_norm * 2.0**-15
+    torch.testing.assert_close(found.double(), expected, rtol=1e-3, atol=atol)
 
 
 @pytest.mark.parametrize("clip_norm", [1e-6, 1e-4, 1e-2, 1.0])
@@ -479,6 +481,7 @@ def test_printed_updates_break_the_claim_ours_do_not(scheme, kind):
 # --- users ---
 
 
+@example(seed=968, users=4, m=1, size=50.0, memory=1)
 @given(
     st.integers(0, 10**6),
     st.integers(0, 5),
@@ -498,7 +501,9 @@ def test_user_gradients_are_those_of_a_loop(seed, users, m, size, memory):
     ]
     rows = torch.stack(means) if users else torch.zeros(0, 4, 3, dtype=torch.float64)
     found = UserGradient(weights, origin, memory=memory).clipped_sum(x, y, 0.3)
-    torch.testing.assert_close(found.double(), clipped(rows - origin.double(), 0.3), rtol=1e-4, atol=1e-5)
+    present = ~missing.all(dim=1)  # who has no record left adds nothing, not minus the origin: dope.md
+    expected = clipped((rows - origin.double())[present], 0.3)
+    torch.testing.assert_close(found.double(), expected, rtol=1e-4, atol=1e-5)
     # rows of zeros contribute nothing, whatever their labels
     wider = (
         torch.cat([x, torch.zeros(users, 2, 4)], dim=1),

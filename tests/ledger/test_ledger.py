@@ -507,7 +507,7 @@ def test_batches_from_elsewhere_are_charged_and_nobody_vouches_for_their_coins(t
     assert not any("size" in json.loads(line)["entry"] for line in path.read_text().splitlines())  # it is secret
     certificate = pc.certify(path, delta=1e-5)
     said = {entry["name"]: entry["by"] for entry in certificate.document["assumptions"]["needed"]}
-    assert (said["sampling"], said["steps"], certificate.document["noise"]) == ("nobody", "ledger", "exact")
+    assert (said["sampling"], said["steps"], certificate.document["noise"]) == ("nobody", "nobody", "exact")
     assert certificate.verify(path)
 
 
