@@ -167,9 +167,8 @@ def _mu_of_direction(curve: Curve, delta: float, ceiling: float, known: float) -
     points = [end * k / 16 for k in range(17)]
     values = [excess(point) for point in points]
     lower = known
-    for i in sorted(
-        range(17), key=lambda i: abs(i - 8)
-    ):  # most is needed in the middle: elsewhere it is soon seen to be enough
+    # most is needed in the middle: elsewhere it is soon seen to be enough
+    for i in sorted(range(17), key=lambda i: abs(i - 8)):
         lower = max(lower, _mu_at(points[i], values[i][0], lower)[0])
     cells = [_cell(points[i], values[i], points[i + 1], values[i + 1], ceiling, lower) for i in range(16)]
     for _ in range(60):

@@ -77,9 +77,8 @@ def drawing_of(step: object, records: object, relation: Relation, persons: Array
 def _persons(persons: ArrayLike) -> Indices:
     """Whose each record is: persons are numbered as they first appear."""
     names = errors.array("persons", persons)
-    if (
-        names.ndim == 1 and names.dtype.kind in "OT" and _alike(found := names.tolist())
-    ):  # texts, as a data frame has them
+    # texts, as a data frame has them
+    if names.ndim == 1 and names.dtype.kind in "OT" and _alike(found := names.tolist()):
         seen: dict[object, int] = {}
         return np.array([seen.setdefault(name, len(seen)) for name in found], dtype=np.int64)
     if names.ndim != 1 or names.dtype.kind not in "iuUS":

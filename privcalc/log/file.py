@@ -114,9 +114,7 @@ class Journal(Log):
             except OSError:
                 self._undo()
                 raise
-            except (
-                BaseException
-            ):  # interrupted: what is on the disk counts, and is read when the ledger is opened again
+            except BaseException:  # interrupted: what is on the disk counts, and is read when it is opened again
                 self.close()
                 raise
         self.position = end

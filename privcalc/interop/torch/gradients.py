@@ -110,9 +110,7 @@ class RecordGradients:
         """All at once, where torch can."""
         try:
             found = vmap(grad(self._of_one()), in_dims=(None, 0), randomness="different")(weights, alone)
-        except (
-            RuntimeError
-        ):  # a layer that torch cannot ask about many at once: a GRU, branches, buffers that are written to
+        except RuntimeError:  # what torch cannot ask of many at once: a GRU, branches, buffers that are written to
             return torch.stack([self._plain(weights, one) for one in zip(*alone, strict=True)])
         return torch.cat([found[name].flatten(1) for name in weights], dim=1)
 

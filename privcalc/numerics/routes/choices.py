@@ -243,8 +243,6 @@ def _play(levels: Levels, least: float, *, orders: bool) -> tuple[Values | None,
     for share in (1.0, 0.6, 0.3) if len(levels) > 1 else (1.0,):
         m, h, exact = lattice(ranges, max(int(share * finest), 2), up=orders)
         entries = [(part, count) for part, (_, count) in zip(m, levels, strict=True) if part > 1]  # fewer, from below
-        with contextlib.suppress(
-            RouteFailed
-        ):  # V has small edges where orders meet, which a coarser lattice may not see
+        with contextlib.suppress(RouteFailed):  # V has small edges where orders meet: a coarser lattice may miss them
             return Game(entries, h, least, orders=orders).values(), exact
     return None, True
