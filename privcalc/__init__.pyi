@@ -28,10 +28,10 @@ from .mechanisms.noisy_max import NoisyMax, PermuteAndFlip
 from .mechanisms.parallel import Parallel
 from .mechanisms.poisson import PoissonSampled
 from .mechanisms.randomized_response import RandomizedResponse
-from .mechanisms.replacement import WithReplacementSampled
-from .mechanisms.shuffled import ShuffledEpoch
+from .mechanisms.fixed_size import WithReplacementSampled
+from .mechanisms.fixed_size import ShuffledEpoch
 from .mechanisms.thresholded_counts import ThresholdedCounts
-from .mechanisms.top_k import TopK
+from .mechanisms.exponential import TopK
 from .mechanisms.truncated import TruncatedPoissonSampled
 from .mechanisms.tuning import RandomTrials
 from .mechanisms.users import UserSampled

@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privcalc.mechanisms.additive import Additive
-from privcalc.mechanisms.exponential import ExponentialMechanism
-from privcalc.mechanisms.top_k import TopK
+from privcalc.mechanisms.exponential import ExponentialMechanism, TopK
 from privcalc.noise.grid import Grid
 from privcalc.numerics.special import gammaln, ndtri
 

@@ -24,8 +24,8 @@ from privcalc.ledger.terms import Terms
 from privcalc.mechanisms.fixed_size import FixedSizeSampled
 from privcalc.mechanisms.poisson import PoissonSampled
 from privcalc.mechanisms.sampled import released
-from privcalc.noise.arrays import finite, noisy
 from privcalc.noise.bits import SecureBits, SeededBits
+from privcalc.noise.release import finite, noisy
 from privcalc.noise.source import Noise
 from privcalc.numerics.floats import Floats
 from privcalc.relation import REPLACE_ONE

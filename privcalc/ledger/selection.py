@@ -13,10 +13,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from privcalc import errors
 from privcalc.errors import BudgetExceeded, PrivcalcError
-from privcalc.mechanisms.exponential import ExponentialMechanism
+from privcalc.mechanisms.exponential import ExponentialMechanism, TopK
 from privcalc.mechanisms.noisy_max import NoisyMax, PermuteAndFlip
-from privcalc.mechanisms.top_k import TopK
-from privcalc.noise.arrays import clipped, finite
+from privcalc.noise.release import clipped, finite
 from privcalc.noise.source import Noise
 from privcalc.numerics.floats import Floats
 from privcalc.run import Mechanism

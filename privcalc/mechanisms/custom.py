@@ -19,8 +19,7 @@ from privcalc.numerics.floats import TINY, UNIT, Floats
 from privcalc.numerics.solve import Bounds
 from privcalc.pairs.discrete import DiscretePair
 from privcalc.pairs.dominating import NOTHING, Pairs
-from privcalc.pairs.leak import LeakPair
-from privcalc.pairs.pair import Pair
+from privcalc.pairs.pair import LeakPair, Pair
 from privcalc.pairs.two_point import symmetric_mu
 from privcalc.relation import ADD_OR_REMOVE_ONE, REPLACE_ONE, Relation
 

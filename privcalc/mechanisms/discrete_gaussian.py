@@ -19,7 +19,7 @@ from privcalc.numerics.routes.atoms import Atoms
 from privcalc.numerics.routes.binomial import AtomLaw, Masses, lost_tails, power
 from privcalc.numerics.solve import Bounds
 from privcalc.numerics.special import erf, ndtr, ndtri_exp
-from privcalc.numerics.theta import LEAST_SIGMA, ThetaTransform
+from privcalc.numerics.transforms import LEAST_SIGMA, ThetaTransform
 from privcalc.pairs.discrete import DiscretePair
 from privcalc.pairs.dominating import NOTHING, Pairs
 from privcalc.pairs.gaussian import GaussianPair

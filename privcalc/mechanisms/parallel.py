@@ -13,8 +13,7 @@ from privcalc.numerics.faces import ProfileValues
 from privcalc.numerics.floats import TINY, UNIT, Floats
 from privcalc.numerics.solve import Bounds
 from privcalc.pairs.dominating import Others, Pairs
-from privcalc.pairs.leak import LeakPair
-from privcalc.pairs.pair import Pair, ZCDPTerms
+from privcalc.pairs.pair import LeakPair, Pair, ZCDPTerms
 from privcalc.relation import REPLACE_ONE, Relation
 from privcalc.run import Mechanism
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, localcontext
 
 import numpy as np
 
@@ -15,14 +16,229 @@ from privcalc.mechanisms.laplace import Laplace
 from privcalc.mechanisms.poisson import PoissonSampled
 from privcalc.mechanisms.sampled import RATE, Claimed, Command, Indices, Option, Sampled, Sampler, check_unsampled
 from privcalc.noise.source import Noise
-from privcalc.numerics.binomial_tail import at_least
+from privcalc.numerics.faces import NodeValues, Prepared, ProfileValues, RealValues, Transform, log_slack
+from privcalc.numerics.floats import TINY, UNIT, Floats
+from privcalc.numerics.mixture import expm1, log1p
+from privcalc.numerics.solve import Bounds
 from privcalc.pairs.dominating import Others, Pairs
-from privcalc.pairs.leak import LeakPair
-from privcalc.pairs.mixed import MixedPair
-from privcalc.pairs.pair import Pair
+from privcalc.pairs.pair import LeakPair, Pair
 from privcalc.pairs.sampled import sampled
 from privcalc.relation import ADD_OR_REMOVE_ONE, REPLACE_ONE, ZERO_OUT, Relation
 from privcalc.run import Mechanism
+
+_FAR = 700.0
+"""Exponents beyond which nothing is claimed."""
+
+
+@dataclass(frozen=True)
+class MixedTransform:
+    """(1 − w)·``usual`` + w·``rare``, 0 < w ≤ 1."""
+
+    usual: Transform
+    rare: Transform
+    weight: float
+
+    def prepare(self, c_max: float, count: int, log_mass: float, *, cut: bool) -> Prepared:
+        """Each part may leave out as much as the whole."""
+        parts = [part.prepare(c_max, count, log_mass, cut=cut) for part in (self.usual, self.rare)]
+        return PreparedMixed(parts[0], parts[1], self.weight)
+
+
+@dataclass(frozen=True)
+class PreparedMixed:
+    """The mixture of two transforms whose quadratures are fixed."""
+
+    usual: Prepared
+    rare: Prepared
+    weight: float
+
+    @property
+    def _logs(self) -> tuple[float, float]:
+        """log(1 − w) and log w."""
+        return (math.log1p(-self.weight) if self.weight < 1 else -math.inf), math.log(self.weight)
+
+    @property
+    def lost(self) -> float:
+        """The mean of what both leave out."""
+        return max(self.usual.lost, self.rare.lost)
+
+    def edge(self, c: Floats | float) -> Floats:
+        """The mean of both."""
+        return np.asarray(self.usual.edge(c) + self.weight * self.rare.edge(c), dtype=np.float64)
+
+    def log_real(self, c: Floats) -> RealValues:
+        """log1p of the mean of M₀ − 1 and M₁ − 1, or of logarithms; an error e of one part counts by its share of M."""
+        value, shares, parts, rounding = self._real(c)
+        # log Σ share·e^{±error} is at most this, by Jensen's inequality also downwards.
+        grown = sum(share * np.expm1(np.minimum(part.error, _FAR)) for share, part in zip(shares, parts, strict=True))
+        error = np.where(_finite(parts), np.log1p(grown * (1 + 1e-9)) + rounding, np.inf)
+        return RealValues(value, np.asarray(error, dtype=np.float64))
+
+    @np.errstate(over="ignore", invalid="ignore", divide="ignore")
+    def _real(self, c: Floats) -> tuple[Floats, list[Floats], list[RealValues], Floats]:
+        """K(c); the shares of both parts in M(c); both parts; and the rounding of K(c)."""
+        parts, w, logs = [self.usual.log_real(c), self.rare.log_real(c)], self.weight, self._logs
+        k = [part.value for part in parts]
+        far = np.logaddexp(logs[0] + k[0], logs[1] + k[1])
+        moved = [np.expm1(np.minimum(k[0], 1.0)) * (1 - w), np.expm1(np.minimum(k[1], 1.0)) * w]
+        near = np.maximum(*k) < 1
+        value = np.where(near, np.log1p(moved[0] + moved[1]), far)
+        shares = [np.exp(np.minimum(log + x - value, 0.0)) for log, x in zip(logs, k, strict=True)]
+        # M₁ − 1 and M₀ − 1 are off by three units, M ≥ ½; else a share by those of its logarithm.
+        large = 2 + np.abs(value) + sum(s * np.abs(x) for s, x in zip(shares, k, strict=True)) - shares[1] * logs[1]
+        rounding = 4 * UNIT * np.where(near, 2 * (np.abs(moved[0]) + np.abs(moved[1])) + np.abs(value), large)
+        return np.asarray(value), shares, parts, np.asarray(rounding)
+
+    def log_nodes(self, c: float, step: float, size: int) -> NodeValues:
+        """M(c + iu)/M(c) − 1 = Σ share·(M_j(c + iu)/M_j(c) − 1)."""
+        at = np.array([c])
+        value, shares, _, rounding = self._real(at)
+        change = np.zeros(size, dtype=np.complex128)
+        error = np.full(size, float(rounding[0]))
+        for part, share in zip((self.usual, self.rare), (float(s[0]) for s in shares), strict=True):
+            if share == 0:
+                continue
+            nodes = part.log_nodes(c, step, size)
+            moved, modulus = expm1(nodes.log_m), np.exp(np.minimum(nodes.log_m.real, _FAR))
+            change += share * moved
+            # The share is off by units of its logarithm, and Σ share − 1 by the rounding of K(c).
+            unit = UNIT * (16 + 4 * abs(math.log(share)) + 8 * abs(float(value[0])))
+            error += share * (modulus * np.expm1(np.minimum(nodes.slack, _FAR)) + unit * np.abs(moved))
+            error += share * modulus * 8 * UNIT * np.abs(nodes.log_m)
+        with np.errstate(divide="ignore"):
+            return log_slack(log1p(change), error * (1 + 1e-9))
+
+    def log_decay(self, c: float, u: Floats) -> Floats:
+        """The mean of both bounds, each part's share of M(c) with its error."""
+        at = np.array([c])
+        value, shares, parts, _ = self._real(at)
+        error = float(self.log_real(at).error[0])
+        bound = np.full_like(u, -np.inf)
+        for part, share, real in zip((self.usual, self.rare), shares, parts, strict=True):
+            if float(share[0]) > 0:
+                term = math.log(float(share[0])) + float(real.error[0]) + error + 64 * UNIT * (1 + abs(float(value[0])))
+                bound = np.logaddexp(bound, term + np.minimum(part.log_decay(c, u), 0.0))
+        return np.asarray(np.minimum(np.nan_to_num(bound, nan=0.0, posinf=0.0), 0.0), dtype=np.float64)
+
+
+def _finite(parts: list[RealValues]) -> Floats:
+    """Where an error is known of both."""
+    return np.asarray(np.isfinite(parts[0].error) & (parts[0].error < _FAR) & (parts[1].error < _FAR))
+
+
+@dataclass(frozen=True)
+class MixedPair(Pair):
+    """With probability ``weight`` = w in (0, 1] the pair ``rare``, else ``usual``: δ = (1 − w)δ_usual + wδ_rare.
+
+    ``rare`` dominates ``usual``, so that a greater w is no less. Proof: ``proofs/truncated.md``.
+    """
+
+    usual: Pair
+    rare: Pair
+    weight: float
+
+    def profile(self, epsilon: Floats) -> ProfileValues:
+        """The mean of both."""
+        one, two = self.usual.profile(epsilon), self.rare.profile(epsilon)
+        delta, tail, error = ((1 - self.weight) * x + self.weight * y for x, y in zip(one, two, strict=True))
+        return ProfileValues(delta, tail, error * (1 + 4 * UNIT) + 4 * UNIT * delta + TINY)
+
+    @property
+    def reverse(self) -> Pair:
+        return MixedPair(self.usual.reverse, self.rare.reverse, self.weight)
+
+    @property
+    def convex(self) -> bool:
+        """A mean of convex functions is."""
+        return self.usual.convex and self.rare.convex
+
+    @property
+    def max_loss(self) -> float:
+        return max(self.usual.max_loss, self.rare.max_loss)
+
+    @property
+    def zcdp(self) -> float:
+        """Rényi divergence is quasi-convex (van Erven, Harremoës 2014, Theorem 13)."""
+        return max(self.usual.zcdp, self.rare.zcdp)
+
+    @property
+    def gdp_bounds(self) -> Bounds:
+        """Whatever coins fall, the larger one of both is a bound, n times, too."""
+        return self.usual.gdp_bounds[0], max(self.usual.gdp_bounds[1], self.rare.gdp_bounds[1])
+
+    @property
+    def transform(self) -> Transform | None:
+        """The mean of both, if both are known."""
+        usual, rare = self.usual.transform, self.rare.transform
+        return None if usual is None or rare is None else MixedTransform(usual, rare, self.weight)
+
+
+_DIGITS = Context(prec=60, Emin=MIN_EMIN, Emax=MAX_EMAX)
+
+_PI = Decimal("3.14159265358979323846264338327950288419716939937510582097494459")
+
+_STIRLING = ((1, 12), (-1, 360), (1, 1260), (-1, 1680), (1, 1188), (-691, 360360))
+"""B_2j/(2j(2j − 1)); the next is 1/156, over n^13."""
+
+_SMALL = 1000
+"""Up to here factorials are whole numbers; beyond, what Stirling's series leaves out is less than 1e-41."""
+
+_MOST_TERMS = 1 << 20
+"""Empirical: beyond these terms a geometric series bounds the rest."""
+
+
+def log_binomial(n: int, k: int, p: Decimal, rest: Decimal) -> Decimal:
+    """log Pr(Bin(n, p) = k) within 1e-25, ``rest`` = 1 − p; both above 0."""
+    with localcontext(_DIGITS):
+        return _log_factorial(n) - _log_factorial(k) - _log_factorial(n - k) + k * p.ln() + (n - k) * rest.ln()
+
+
+def at_least(n: int, p: float, k: int) -> Bounds:
+    """Lower and upper bounds of Pr(Bin(n, p) ≥ k), 0 < p ≤ 1, n ≥ 0, k ≥ 1."""
+    if k > n:
+        return 0.0, 0.0
+    if p == 1:
+        return 1.0, 1.0
+    with localcontext(_DIGITS):
+        share, rest = Decimal(p), 1 - Decimal(p)
+        if k > share * n:
+            return _far(n, k, share, rest)
+        low, high = _far(n, n - k + 1, rest, share)
+    return max(1 - high - 4 * UNIT, 0.0), min(1 - low + 4 * UNIT, 1.0)
+
+
+def _log_factorial(n: int) -> Decimal:
+    if n <= _SMALL:
+        return Decimal(math.factorial(n)).ln()
+    x = Decimal(n)
+    series = sum((Decimal(a) / b / x ** (2 * i + 1) for i, (a, b) in enumerate(_STIRLING)), Decimal(0))
+    return x * x.ln() - x + (2 * _PI * x).ln() / 2 + series
+
+
+def _far(n: int, k: int, p: Decimal, rest: Decimal) -> Bounds:
+    """For k above the mean: ratios (n − j)p/((j + 1)(1 − p)) are below 1 from j = k on, and fall."""
+    first, odds = log_binomial(n, k, p, rest).exp(), float(p / rest)
+    total, term, j, size = 1.0, 1.0, k, 64
+    ratio = float((n - k) / Decimal(k + 1)) * odds
+    while True:
+        at = np.arange(j, min(j + size, n), dtype=np.float64)
+        with np.errstate(under="ignore"):
+            terms = term * np.cumprod((n - at) / (at + 1) * odds)
+        total += float(terms.sum())
+        j += at.size
+        term = float(terms[-1]) if at.size else 0.0
+        ratio = (n - j) / (j + 1) * odds * (1 + 8 * UNIT)
+        left = term * ratio / (1 - ratio) if ratio < 1 else math.inf
+        if j >= n or left <= UNIT * total or j - k >= _MOST_TERMS:
+            break
+        size *= 2
+    # A ratio and its product are off by eight units, so that the m-th term is by 8m.
+    error = (8 * (j - k) + 16) * UNIT
+    low, high = (
+        float(first * Decimal(x)) for x in (total * (1 - error), (total + (left if j < n else 0.0)) * (1 + error))
+    )
+    return low * (1 - 2 * UNIT), min(max(high * (1 + 2 * UNIT), math.ulp(0.0)), 1.0)
+
 
 __all__ = ["TruncatedPoissonSampled"]
 

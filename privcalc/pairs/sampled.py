@@ -11,8 +11,7 @@ from privcalc.numerics.faces import ProfileValues, Transform
 from privcalc.numerics.floats import TINY, UNIT, Floats
 from privcalc.numerics.routes.atoms import Atoms
 from privcalc.numerics.solve import Bounds
-from privcalc.pairs.leak import LeakPair
-from privcalc.pairs.pair import Pair, SymmetricPair
+from privcalc.pairs.pair import LeakPair, Pair, SymmetricPair
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from privcalc.rigorous.correlated import bins, shift, turns
 from privcalc.rigorous.description import ADD_OR_REMOVE_ONE, REPLACE_ONE, ZERO_OUT, Described
 from privcalc.rigorous.factors import Atoms, Chords, Factor, Finite, Laplace, Logistic, Moments, Normal, TwoPoint
 from privcalc.rigorous.integers import Integers
-from privcalc.rigorous.persons import Persons
+from privcalc.rigorous.rotation import Persons
 from privcalc.rigorous.sampled import Opposite, Sampled
 
 Kind = Literal["dominating", "moments", "occurring"]

@@ -17,8 +17,7 @@ from scipy import stats
 from scipy.integrate import quad
 
 import privcalc as pc
-from privcalc.mechanisms.fixed_size import FixedSizeSampled
-from privcalc.mechanisms.replacement import WithReplacementSampled
+from privcalc.mechanisms.fixed_size import FixedSizeSampled, WithReplacementSampled
 from privcalc.mechanisms.truncated import TruncatedPoissonSampled
 from privcalc.mechanisms.tuning import RandomTrials
 from privcalc.strategies import BallsInBins, CyclicPoisson, MinSeparation, Toeplitz

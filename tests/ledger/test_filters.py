@@ -19,7 +19,7 @@ import privcalc as pc
 from privcalc.budget.pool import Pool
 from privcalc.ledger.filters import Filter
 from privcalc.ledger.rules import Plan
-from privcalc.numerics.normal import gdp_profile
+from privcalc.numerics.special import gdp_profile
 from privcalc.pairs.gaussian import GaussianPair
 from privcalc.run import Questions
 

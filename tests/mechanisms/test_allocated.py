@@ -15,8 +15,8 @@ from scipy.stats import norm
 import privcalc as pc
 from privcalc.numerics import allocated, lognormal, lognormal_mean
 from privcalc.numerics.allocated import AllocationTransform
-from privcalc.numerics.gamma import log_gamma
 from privcalc.numerics.lognormal_mean import real_ray
+from privcalc.numerics.special import log_gamma
 
 
 def nodes(mu: float, steps: int, add: bool, c: float, v: float) -> tuple[complex, float, float]:

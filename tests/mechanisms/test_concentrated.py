@@ -16,8 +16,7 @@ from scipy.stats import norm
 import privcalc as pc
 from privcalc.numerics import concentrated, lognormal_kept, scores
 from privcalc.numerics.allocated import AllocationTransform
-from privcalc.numerics.concentrated import Concentrated, window
-from privcalc.numerics.lognormal_kept import KeptLognormal
+from privcalc.numerics.concentrated import Concentrated, KeptLognormal, window
 
 
 @pytest.fixture(autouse=True)

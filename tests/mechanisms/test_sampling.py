@@ -16,9 +16,8 @@ from scipy.stats import norm
 
 import privcalc as pc
 from privcalc.composition.direction import max_loss
-from privcalc.mechanisms.fixed_size import FixedSizeSampled
+from privcalc.mechanisms.fixed_size import FixedSizeSampled, ShuffledEpoch
 from privcalc.mechanisms.parallel import MaxPair, Parallel
-from privcalc.mechanisms.shuffled import ShuffledEpoch
 from privcalc.pairs.gaussian import GaussianPair, OppositeGaussianPair
 from privcalc.pairs.sampled import SampledPair
 

@@ -19,9 +19,8 @@ from privcalc.composition.group import Group
 from privcalc.numerics.counts import Counts
 from privcalc.numerics.floats import UNIT
 from privcalc.numerics.routes import lattice
-from privcalc.numerics.users import UsersTransform
 from privcalc.pairs import users
-from privcalc.pairs.users import UsersPair
+from privcalc.pairs.users import UsersPair, UsersTransform
 
 LAWS = [
     Counts(8, 0.01, 8),

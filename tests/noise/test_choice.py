@@ -12,9 +12,8 @@ from mpmath import mp, mpf
 from scipy import stats
 
 from privcalc.noise import choice
-from privcalc.noise.bits import Bits, SecureBits, SeededBits, Uniform
+from privcalc.noise.bits import Bits, SecureBits, SeededBits, Uniform, coins, subset
 from privcalc.noise.choice import choose, choose_set
-from privcalc.noise.coins import coins, subset
 
 ALARM = 1e-6 / 40
 SOURCES = [SeededBits(11), SecureBits()]

@@ -31,8 +31,7 @@ from privcalc.rigorous.direction import silent
 from privcalc.rigorous.exact import exact
 from privcalc.rigorous.factors import Atoms, Factor, Laplace, Logistic, Normal
 from privcalc.rigorous.integers import Integers
-from privcalc.rigorous.persons import Persons
-from privcalc.rigorous.rotation import Grid
+from privcalc.rigorous.rotation import Grid, Persons
 from privcalc.rigorous.sampled import Opposite, Sampled
 from privcalc.run import Run
 
