@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from privcalc.ledger.assumptions import PAGES, Assumptions, kinds, needs, needs_of, schemes
 from privcalc.ledger.provenance import STATED, Provenance, Release, run_of
-from privcalc.mechanisms.users import unit_of
+from privcalc.mechanisms.user_sampling import unit_of
 from privcalc.run import Run
 from privcalc.serial import Field, Json, check_fields
 

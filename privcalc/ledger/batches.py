@@ -16,8 +16,8 @@ from numpy.typing import ArrayLike
 from privcalc import errors
 from privcalc.errors import PrivcalcError
 from privcalc.mechanisms.additive import Additive
-from privcalc.mechanisms.sampled import Indices, Sampled, Sampler
-from privcalc.mechanisms.users import UserSampled
+from privcalc.mechanisms.sampler import Indices, Sampled, Sampler
+from privcalc.mechanisms.user_sampling import UserSampled
 from privcalc.relation import Relation
 from privcalc.run import Mechanism
 

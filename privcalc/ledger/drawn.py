@@ -23,7 +23,7 @@ from privcalc.ledger.tables import Totals
 from privcalc.ledger.terms import Terms
 from privcalc.mechanisms.fixed_size import FixedSizeSampled
 from privcalc.mechanisms.poisson import PoissonSampled
-from privcalc.mechanisms.sampled import released
+from privcalc.mechanisms.sampler import released
 from privcalc.noise.bits import SecureBits, SeededBits
 from privcalc.noise.release import finite, noisy
 from privcalc.noise.source import Noise

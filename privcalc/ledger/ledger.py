@@ -33,9 +33,9 @@ from privcalc.mechanisms.exponential import ExponentialMechanism, TopK
 from privcalc.mechanisms.gaussian import Gaussian
 from privcalc.mechanisms.laplace import Laplace
 from privcalc.mechanisms.noisy_max import NoisyMax, PermuteAndFlip
-from privcalc.mechanisms.sampled import released
+from privcalc.mechanisms.sampler import released
 from privcalc.mechanisms.thresholded_counts import ThresholdedCounts
-from privcalc.mechanisms.users import unit_of
+from privcalc.mechanisms.user_sampling import unit_of
 from privcalc.noise.release import integers, noisy
 from privcalc.numerics.floats import Floats
 from privcalc.relation import ADD_OR_REMOVE_ONE, Relation

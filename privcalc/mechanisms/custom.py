@@ -14,8 +14,8 @@ from numpy.typing import ArrayLike
 from privcalc import errors
 from privcalc.mechanisms.guarantees import Stated
 from privcalc.mechanisms.parallel import most
-from privcalc.numerics.faces import ProfileValues
 from privcalc.numerics.floats import TINY, UNIT, Floats
+from privcalc.numerics.interfaces import ProfileValues
 from privcalc.numerics.solve import Bounds
 from privcalc.pairs.discrete import DiscretePair
 from privcalc.pairs.dominating import NOTHING, Pairs

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from privcalc import errors
-from privcalc.numerics.faces import ClosedTransform, NodeValues, ProfileValues, RealValues, Transform, log_slack
 from privcalc.numerics.floats import TINY, UNIT, Floats
+from privcalc.numerics.interfaces import ClosedTransform, NodeValues, ProfileValues, RealValues, Transform, log_slack
 from privcalc.numerics.solve import Bounds
 from privcalc.numerics.special import betaln
 from privcalc.pairs.dominating import Pairs

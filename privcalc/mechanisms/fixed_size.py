@@ -10,15 +10,15 @@ import numpy as np
 
 from privcalc import errors
 from privcalc.mechanisms.poisson import PoissonSampled
-from privcalc.mechanisms.sampled import Batched, Claimed, Command, Indices, Option, Sampled, Sampler, check_unsampled
-from privcalc.numerics.counts import LEAST_LOG_NEVER, Draws
-from privcalc.numerics.faces import ProfileValues
+from privcalc.mechanisms.sampler import Batched, Claimed, Command, Indices, Option, Sampled, Sampler, check_unsampled
 from privcalc.numerics.floats import TINY, UNIT, Floats
+from privcalc.numerics.gaussian_mixture import LEAST_LOG_NEVER, Draws
+from privcalc.numerics.interfaces import ProfileValues
 from privcalc.pairs.dominating import Others, Pairs
 from privcalc.pairs.gaussian import GaussianPair
+from privcalc.pairs.gaussian_mixture import RedrawnPair, UsersPair, users
 from privcalc.pairs.pair import LeakPair
-from privcalc.pairs.sampled import JointConvexityPair, sampled
-from privcalc.pairs.users import RedrawnPair, UsersPair, users
+from privcalc.pairs.poisson import JointConvexityPair, sampled
 from privcalc.relation import ADD_OR_REMOVE_ONE, REPLACE_ONE, Relation
 from privcalc.run import Mechanism
 

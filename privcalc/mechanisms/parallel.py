@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from privcalc import errors
-from privcalc.numerics.faces import ProfileValues
 from privcalc.numerics.floats import TINY, UNIT, Floats
+from privcalc.numerics.interfaces import ProfileValues
 from privcalc.numerics.solve import Bounds
 from privcalc.pairs.dominating import Others, Pairs
 from privcalc.pairs.pair import LeakPair, Pair, ZCDPTerms

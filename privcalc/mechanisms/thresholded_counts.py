@@ -11,8 +11,8 @@ import numpy as np
 
 from privcalc import errors
 from privcalc.mechanisms.laplace import LaplacePair
-from privcalc.numerics.faces import ProfileValues
 from privcalc.numerics.floats import TINY, UNIT, Floats
+from privcalc.numerics.interfaces import ProfileValues
 from privcalc.numerics.laplace_sum import MOST_COUNT, laplace_sum_profile
 from privcalc.numerics.solve import Bounds
 from privcalc.numerics.special import ndtr

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privcalc.noise.bits import Bits, SecureBits, coins, numbers, subset
-from privcalc.noise.boxes import laplace, normal, steps
-from privcalc.noise.choice import choose, choose_set, laplace_max, permute_and_flip
-from privcalc.noise.discrete import discrete_gaussian
+from privcalc.noise.continuous import laplace, normal, steps
+from privcalc.noise.discrete_gaussian import discrete_gaussian
+from privcalc.noise.selection import choose, choose_set, laplace_max, permute_and_flip
 
 __all__ = ["Noise"]
 

@@ -8,11 +8,11 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
-from privcalc.numerics.allocated import AllocationTransform
-from privcalc.numerics.convex_order import MOST_MU as MOST_SPREAD
-from privcalc.numerics.convex_order import Points, between, scores
-from privcalc.numerics.faces import ProfileValues, Transform
+from privcalc.numerics.allocation import AllocationTransform
+from privcalc.numerics.allocation_bounds import MOST_MU as MOST_SPREAD
+from privcalc.numerics.allocation_bounds import Points, between, scores
 from privcalc.numerics.floats import TINY, UNIT, Floats
+from privcalc.numerics.interfaces import ProfileValues, Transform
 from privcalc.numerics.lognormal_sum import LognormalSum
 from privcalc.numerics.solve import Bounds
 from privcalc.numerics.special import gdp_profile

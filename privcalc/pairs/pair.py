@@ -19,8 +19,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from privcalc.numerics.faces import ProfileValues, Transform
 from privcalc.numerics.floats import UNIT, Floats
+from privcalc.numerics.interfaces import ProfileValues, Transform
 from privcalc.numerics.log_moment import log_moment
 from privcalc.numerics.routes.atoms import SUBNORMAL, Atoms
 from privcalc.numerics.solve import Bounds

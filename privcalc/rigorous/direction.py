@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import NamedTuple
 
-from privcalc.rigorous.allocated import allocated
+from privcalc.rigorous.allocation import allocated
 from privcalc.rigorous.balls import Ball, arb, lower, middle, precision, upper
 from privcalc.rigorous.contour import Contour, Found, Progress
 from privcalc.rigorous.description import ADD_OR_REMOVE_ONE, Description

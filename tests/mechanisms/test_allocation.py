@@ -20,7 +20,7 @@ from scipy.stats import norm
 import privcalc as pc
 from privcalc.noise.source import Noise
 from privcalc.numerics import lognormal, lognormal_sum
-from privcalc.numerics.convex_order import between, scores
+from privcalc.numerics.allocation_bounds import between, scores
 from privcalc.numerics.lognormal import Lognormal
 from privcalc.numerics.lognormal_sum import LognormalSum
 from privcalc.pairs import allocation as allocation_module

@@ -25,7 +25,7 @@ from privcalc.numerics.routes import choices
 from privcalc.numerics.routes.choices import Levels
 from privcalc.numerics.routes.route import RouteFailed
 from privcalc.numerics.special import gdp_profile
-from privcalc.pairs.choices import ChoicesPair, gaussian_mu
+from privcalc.pairs.adaptive_choices import ChoicesPair, gaussian_mu
 from privcalc.pairs.two_point import TwoPointPair
 
 Value = Callable[[mpf], mpf]

@@ -17,8 +17,9 @@ from mpmath import mp, mpf
 
 import privcalc as pc
 from privcalc.composition.curve import Curve
-from privcalc.mechanisms.truncated import MixedPair, MixedTransform, at_least
+from privcalc.mechanisms.truncated_poisson import MixedPair, at_least
 from privcalc.numerics.sampled_gaussian import SampledGaussianTransform
+from privcalc.numerics.transforms import MixedTransform
 from privcalc.pairs.pair import LeakPair
 
 VALUES = (-1, 0, 1)

@@ -18,7 +18,7 @@ from privcalc.numerics.routes.route import RouteFailed
 from privcalc.numerics.solve import crossing
 from privcalc.pairs.gaussian import GaussianPair
 from privcalc.pairs.pair import Pair
-from privcalc.pairs.sampled import JointConvexityPair, SampledPair
+from privcalc.pairs.poisson import JointConvexityPair, SampledPair
 
 PairCounts = list[tuple[Pair, int]]
 

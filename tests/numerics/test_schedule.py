@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import privcalc as pc
 from privcalc.composition import uses
-from privcalc.numerics.mixture import fan_less_one
+from privcalc.numerics.elementary import fan_less_one
 from privcalc.numerics.normal_loss import PreparedNormalLoss
 from privcalc.numerics.sampled_gaussian import SampledGaussianTransform
 from privcalc.numerics.schedule import ScheduleTransform, grouped

@@ -30,7 +30,7 @@ from privcalc.ledger.batches import Batch
 from privcalc.ledger.ledger import Ledger
 from privcalc.ledger.provenance import Provenance, asked_by
 from privcalc.mechanisms.gaussian import Gaussian
-from privcalc.mechanisms.sampled import released
+from privcalc.mechanisms.sampler import released
 from privcalc.run import Mechanism
 from privcalc.standardized import check_standardized
 

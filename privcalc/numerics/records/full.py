@@ -11,8 +11,8 @@ import math
 
 import numpy as np
 
-from privcalc.numerics.faces import ProfileValues
 from privcalc.numerics.floats import UNIT, Floats
+from privcalc.numerics.interfaces import ProfileValues
 from privcalc.numerics.special import mills, ndtri
 
 ROWS = 16384

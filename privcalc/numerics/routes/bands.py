@@ -20,9 +20,9 @@ from functools import cached_property
 
 import numpy as np
 
-from privcalc.numerics.faces import Complexes, NodeValues, RealValues, log_slack
+from privcalc.numerics.elementary import expm1, fan, log1p, log_mixture, log_rotated, rotated_size
 from privcalc.numerics.floats import UNIT, Floats
-from privcalc.numerics.mixture import expm1, fan, log1p, log_mixture, log_rotated, rotated_size
+from privcalc.numerics.interfaces import Complexes, NodeValues, RealValues, log_slack
 from privcalc.numerics.routes.route import RouteFailed
 from privcalc.numerics.special import log_ndtr, log_normal_tail, wofz
 

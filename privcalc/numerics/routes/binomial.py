@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from privcalc.numerics.faces import ProfileValues
 from privcalc.numerics.floats import TINY, UNIT, Floats
+from privcalc.numerics.interfaces import ProfileValues
 
 _CUT = 1e-307
 """Masses below this are left out of convolutions: subnormal numbers are slow."""

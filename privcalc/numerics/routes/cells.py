@@ -6,10 +6,10 @@ import math
 
 import numpy as np
 
-from privcalc.numerics.faces import Complexes, Profile, RealValues
+from privcalc.numerics.elementary import expm1
 from privcalc.numerics.floats import UNIT, Floats
+from privcalc.numerics.interfaces import Complexes, Profile, RealValues
 from privcalc.numerics.log_moment import slope_error
-from privcalc.numerics.mixture import expm1
 from privcalc.numerics.routes.minorant import SMALL, convexified, end_index, minorant, vague
 from privcalc.numerics.routes.route import RouteFailed
 

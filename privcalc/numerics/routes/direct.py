@@ -19,8 +19,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from privcalc.numerics.faces import Profile
 from privcalc.numerics.floats import TINY, UNIT, Floats
+from privcalc.numerics.interfaces import Profile
 from privcalc.numerics.log_moment import slope_error
 from privcalc.numerics.routes.lattice import PairEntries
 from privcalc.numerics.routes.law import MAX_WORK, Law, compose, gamma, power

@@ -19,8 +19,8 @@ from itertools import combinations_with_replacement, groupby
 
 import numpy as np
 
-from privcalc.numerics.faces import Prepared
 from privcalc.numerics.floats import UNIT, Floats
+from privcalc.numerics.interfaces import Prepared
 from privcalc.numerics.routes import sure
 from privcalc.numerics.routes.bands import Band, log_beyond
 from privcalc.numerics.routes.contour import DIGITS, Axis, Contour, assemble, axis, place, truncate

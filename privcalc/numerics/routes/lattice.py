@@ -24,9 +24,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from privcalc.numerics.faces import Profile, log_slack
+from privcalc.numerics.elementary import log1p
 from privcalc.numerics.floats import UNIT, Floats
-from privcalc.numerics.mixture import log1p
+from privcalc.numerics.interfaces import Profile, log_slack
 from privcalc.numerics.routes.cells import FFT_UNIT, Cells, kernel_at
 from privcalc.numerics.routes.contour import Axis, place, saddle
 from privcalc.numerics.routes.minorant import exact_spacing

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from privcalc.numerics.faces import Profile
 from privcalc.numerics.floats import UNIT, Floats
+from privcalc.numerics.interfaces import Profile
 from privcalc.numerics.routes.route import RouteFailed
 
 Valued = tuple[Floats, Floats]

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from privcalc.numerics.faces import Transform
+from privcalc.numerics.interfaces import Transform
 from privcalc.numerics.solve import Bounds
 
 TransformCounts = list[tuple[Transform, int]]

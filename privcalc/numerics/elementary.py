@@ -9,8 +9,8 @@ import math
 
 import numpy as np
 
-from privcalc.numerics.faces import Complexes
 from privcalc.numerics.floats import Floats
+from privcalc.numerics.interfaces import Complexes
 
 
 def fan(base: Complexes | Floats, log: Complexes | Floats, step: float, size: int) -> Complexes:

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from privcalc.numerics.faces import ProfileValues
 from privcalc.numerics.floats import TINY, UNIT, Floats
+from privcalc.numerics.interfaces import ProfileValues
 from privcalc.numerics.routes import choices
 from privcalc.numerics.routes.choices import Levels
 from privcalc.numerics.routes.secants import SMALL

@@ -17,10 +17,10 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from privcalc.numerics.faces import Complexes
+from privcalc.numerics.elementary import fan
 from privcalc.numerics.floats import UNIT, Floats
+from privcalc.numerics.interfaces import Complexes
 from privcalc.numerics.lognormal_sum import LognormalSum
-from privcalc.numerics.mixture import fan
 from privcalc.numerics.routes.route import QUIET
 from privcalc.numerics.special import gammaln
 

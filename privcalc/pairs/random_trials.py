@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from privcalc.numerics.faces import ProfileValues
 from privcalc.numerics.floats import TINY, Floats
+from privcalc.numerics.interfaces import ProfileValues
 from privcalc.pairs.pair import LeakPair, Pair, SymmetricPair
 
 Derivative = Callable[[Floats], Floats]

@@ -14,10 +14,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from privcalc.numerics.faces import Complexes
+from privcalc.numerics.elementary import log1p
 from privcalc.numerics.floats import UNIT, Floats, short
+from privcalc.numerics.interfaces import Complexes
 from privcalc.numerics.lognormal import LogTransform, second
-from privcalc.numerics.mixture import log1p
 from privcalc.numerics.routes.route import QUIET
 from privcalc.numerics.special import log_ndtr, ndtr
 
