@@ -14,8 +14,7 @@ from privcalc.rigorous.correlated import bins, shift, turns
 from privcalc.rigorous.description import ADD_OR_REMOVE_ONE, REPLACE_ONE, ZERO_OUT, Described
 from privcalc.rigorous.discrete_gaussian import Integers, unit_mu
 from privcalc.rigorous.factors import Atoms, Chords, Factor, Finite, Laplace, Logistic, Moments, Normal, TwoPoint
-from privcalc.rigorous.rotation import Persons
-from privcalc.rigorous.sampled import Opposite, Sampled
+from privcalc.rigorous.sampled import Opposite, Persons, Sampled
 
 Kind = Literal["dominating", "moments", "occurring"]
 """Pairs that dominate; alternatives; pairs that occur.

@@ -31,8 +31,8 @@ from privcalc.rigorous.direction import silent
 from privcalc.rigorous.discrete_gaussian import Integers
 from privcalc.rigorous.exact import exact
 from privcalc.rigorous.factors import Atoms, Factor, Laplace, Logistic, Normal
-from privcalc.rigorous.rotation import Grid, Persons
-from privcalc.rigorous.sampled import Opposite, Sampled
+from privcalc.rigorous.rotation import Grid
+from privcalc.rigorous.sampled import Opposite, Persons, Sampled
 from privcalc.run import Run
 
 flint = pytest.importorskip("flint")
