@@ -11,8 +11,7 @@ from typing import Any, TypeVar
 
 from privcalc import errors
 from privcalc.errors import BudgetExceeded, Contradiction, PrivcalcError
-from privcalc.ledger.assumptions import Assumptions, every
-from privcalc.ledger.provenance import STATED, Provenance, Release, run_of
+from privcalc.ledger.assumptions import STATED, Assumptions, Provenance, Release, every, run_of
 from privcalc.ledger.rules import as_run
 from privcalc.ledger.terms import (
     EXACT,

@@ -17,8 +17,7 @@ from mpmath import mp, mpf
 
 import privcalc as pc
 from privcalc.budget.pool import Pool
-from privcalc.ledger.filters import Filter
-from privcalc.ledger.rules import Plan
+from privcalc.ledger.rules import Filter, Plan
 from privcalc.numerics.normal import gdp_profile
 from privcalc.pairs.gaussian import GaussianPair
 from privcalc.run import Questions
