@@ -21,7 +21,7 @@ from privcalc.ledger.filters import Filter
 from privcalc.ledger.rules import Plan
 from privcalc.numerics.normal import gdp_profile
 from privcalc.pairs.gaussian import GaussianPair
-from privcalc.run import Questions
+from privcalc.questions import Questions
 
 NOISE = st.sampled_from([0.7, 1.0, 2.0, 3.0, 5.0, 20.0, 1e3])
 BUDGETS = st.sampled_from(
