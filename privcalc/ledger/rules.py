@@ -27,7 +27,7 @@ from privcalc.ledger.budgets import INFINITE, Concentrated, Divergences, Kind, L
 from privcalc.mechanisms.guarantees import GDP, RDP, ZCDP, PureDP
 from privcalc.numerics.floats import Floats
 from privcalc.relation import ADD_OR_REMOVE_ONE, Relation, check_relation
-from privcalc.run import Mechanism, Questions, Run
+from privcalc.run import Mechanism, Run
 
 
 def as_run(name: str, value: object) -> Run:
@@ -36,7 +36,7 @@ def as_run(name: str, value: object) -> Run:
     Raises:
         PrivcalcError: if it is neither.
     """
-    if not isinstance(value, Questions):
+    if not isinstance(value, (Mechanism, Run)):
         raise PrivcalcError(f"{name} = {value!r}: must be a mechanism or a run")
     return value.run
 
@@ -72,7 +72,7 @@ class Rule(Single, ABC):
             PrivcalcError: if the rule has no proof for it.
         """
 
-    def would_exceed(self, mechanism: Questions) -> bool:
+    def would_exceed(self, mechanism: Mechanism | Run) -> bool:
         """Whether ``charge`` would refuse for want of budget; nothing is charged.
 
         Args:
@@ -83,7 +83,7 @@ class Rule(Single, ABC):
         """
         return self.refusal(as_run("mechanism", mechanism)) is not None
 
-    def check(self, mechanism: Questions) -> None:
+    def check(self, mechanism: Mechanism | Run) -> None:
         """Refuse what ``charge`` would; nothing is charged.
 
         Raises:
@@ -93,7 +93,7 @@ class Rule(Single, ABC):
         if (why := self.refusal(as_run("mechanism", mechanism))) is not None:
             raise BudgetExceeded(f"mechanism = {why}")
 
-    def charge(self, mechanism: Questions) -> None:
+    def charge(self, mechanism: Mechanism | Run) -> None:
         """Charge what is about to be released; call it before, not after.
 
         Args:
@@ -111,7 +111,7 @@ class Rule(Single, ABC):
             self.check(run)
             self._move(run, 1)
 
-    def refund(self, mechanism: Questions) -> None:
+    def refund(self, mechanism: Mechanism | Run) -> None:
         """Take back a charge for what was never released, and never looked at: exactly what its charge added.
 
         Args:

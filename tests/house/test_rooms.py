@@ -23,6 +23,7 @@ ROOMS = {
             "mechanisms",
             "strategies",
             "run",
+            "questions",
             "composition",
             "pairs",
             "noise",

@@ -20,7 +20,7 @@ from privcalc.budget.pool import Pool
 from privcalc.ledger.rules import Filter, Plan
 from privcalc.numerics.normal import gdp_profile
 from privcalc.pairs.gaussian import GaussianPair
-from privcalc.run import Questions
+from privcalc.questions import Questions
 
 NOISE = st.sampled_from([0.7, 1.0, 2.0, 3.0, 5.0, 20.0, 1e3])
 BUDGETS = st.sampled_from(
