@@ -297,7 +297,7 @@ def drawn_as(mechanism: Mechanism) -> Additive:
     Raises:
         PrivcalcError: if it is none.
     """
-    inner = released(mechanism)
+    inner = mechanism if isinstance(mechanism, Additive) else released(mechanism)
     if not isinstance(inner, Additive) or inner.whole:
         raise PrivcalcError(f"mechanism = {mechanism}: is not drawn on a grid")
     return inner

@@ -2,13 +2,16 @@
 
 The guarantee holds whatever is chosen from outputs.
 
-Each says why a run is not admitted besides what is charged; here is what they all do: charge, refund, close.
+Each says why a run is not admitted besides what is charged; here is what they all do: ``charged``, ``would_exceed``,
+``charge``, ``refund``, ``close``.
 
 * :class:`Plan`: uses that a run has, which was fixed before any output (``proofs/ledger.md``, §1);
 * :class:`Filter`, a ledger's cap: what keeps sums of costs within a budget (``proofs/filters.md``);
 * :class:`privcalc.budget.pool.Pool`, the cap of a budget that several ledgers share (``proofs/budgets.md``).
+* :class:`privcalc.budget.pool.Odometer`, which admits everything, and says what was lost (``proofs/budgets.md``, §4).
 
-An ``IndividualFilter`` has a sum for each record, and admits records, not releases (``proofs/audits.md``, §3).
+:class:`privcalc.IndividualFilter` has the same verbs for a vector of records, of which it admits some; why it is no
+:class:`Rule` it says itself (``proofs/audits.md``, §3).
 """
 
 from __future__ import annotations
