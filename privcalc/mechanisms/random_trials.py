@@ -22,7 +22,7 @@ from privcalc.pairs.random_trials import Table, steepest, tuned
 from privcalc.pairs.renyi import RenyiPair
 from privcalc.pairs.two_point import TwoPointPair
 from privcalc.relation import Relation
-from privcalc.run import Mechanism, Questions, Run
+from privcalc.run import Mechanism, Run
 
 __all__ = ["RandomTrials"]
 
@@ -113,7 +113,7 @@ class RandomTrials(Mechanism):
     def __init__(
         self, run: Mechanism | Run, *, mean: float | None = None, distribution: str | float | Sequence[float]
     ) -> None:
-        if not isinstance(run, Questions):
+        if not isinstance(run, (Mechanism, Run)):
             raise errors.PrivcalcError(f"run = {run!r}: must be a mechanism or a run")
         known, number = checked(distribution, mean)
         object.__setattr__(self, "base", run.run)

@@ -31,7 +31,7 @@ from privcalc.mechanisms.truncated_poisson import TruncatedPoissonSampled
 from privcalc.mechanisms.user_sampling import UserSampled
 from privcalc.numerics.floats import UNIT
 from privcalc.relation import ADD_OR_REMOVE_ONE, REPLACE_ONE, ZERO_OUT, Relation, check_relation
-from privcalc.run import Mechanism, Questions, Run
+from privcalc.run import Mechanism, Run
 
 __all__ = ["from_event", "to_event"]
 
@@ -71,7 +71,7 @@ def from_event(event: Any, *, relation: Relation = ADD_OR_REMOVE_ONE) -> Run:
     return Run(tuple(parts.items()))
 
 
-def to_event(run: Questions, *, relation: Relation = ADD_OR_REMOVE_ONE) -> Any:
+def to_event(run: Mechanism | Run, *, relation: Relation = ADD_OR_REMOVE_ONE) -> Any:
     """A ``DpEvent`` for a run; numbers are rounded to doubles.
 
     Args:
