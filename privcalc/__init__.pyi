@@ -12,8 +12,8 @@ from .certificate.certificate import Certificate, certify
 from .enclosure import Enclosure, Enclosures, Guarantee
 from .errors import BudgetExceeded, Contradiction, NotConfirmed, PrivcalcError, PrivcalcWarning
 from .ledger.assumptions import Assumptions
-from .ledger.filters import Filter
 from .ledger.ledger import Ledger
+from .ledger.rules import Filter
 from .mechanisms.above_threshold import AboveThreshold
 from .mechanisms.allocation import RandomAllocation
 from .mechanisms.correlated import CorrelatedGaussian

@@ -19,10 +19,9 @@ from typing import Self
 
 from privcalc import errors
 from privcalc.errors import PrivcalcError
-from privcalc.ledger.assumptions import Assumptions
+from privcalc.ledger.assumptions import Assumptions, Provenance, asking, drawn
 from privcalc.ledger.book import Book, Persons, Use, entry_of, kind_of, uses_of
 from privcalc.ledger.kept import Budgeted, begin, finish
-from privcalc.ledger.provenance import Provenance, asking, drawn
 from privcalc.ledger.rules import Single
 from privcalc.ledger.terms import EXACT, OUTPUT_INDEPENDENT, VERSION, Terms, certificates_of, check_warning
 from privcalc.log.file import Journal

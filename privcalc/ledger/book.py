@@ -11,8 +11,7 @@ from typing import Any, TypeVar
 
 from privcalc import errors
 from privcalc.errors import BudgetExceeded, Contradiction, PrivcalcError
-from privcalc.ledger.assumptions import Assumptions, every
-from privcalc.ledger.provenance import STATED, Provenance, Release, run_of
+from privcalc.ledger.assumptions import STATED, Assumptions, Provenance, Release, every, run_of
 from privcalc.ledger.rules import as_run
 from privcalc.ledger.terms import (
     EXACT,
@@ -298,7 +297,7 @@ def drawn_as(mechanism: Mechanism) -> Additive:
     Raises:
         PrivcalcError: if it is none.
     """
-    inner = released(mechanism)
+    inner = mechanism if isinstance(mechanism, Additive) else released(mechanism)
     if not isinstance(inner, Additive) or inner.whole:
         raise PrivcalcError(f"mechanism = {mechanism}: is not drawn on a grid")
     return inner

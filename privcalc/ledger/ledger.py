@@ -14,18 +14,15 @@ from privcalc import errors
 from privcalc.enclosure import Guarantee
 from privcalc.errors import PrivcalcError
 from privcalc.ledger.assumptions import Assumptions
-from privcalc.ledger.batches import Batch
 from privcalc.ledger.book import draw_of
 from privcalc.ledger.digests import constants
-from privcalc.ledger.drawn import Drawn, size_of
-from privcalc.ledger.encoders import check_drawable
-from privcalc.ledger.gates import Gate, drawable
+from privcalc.ledger.drawn import Batch, Drawn, size_of
 from privcalc.ledger.kept import Budgeted
 from privcalc.ledger.rules import as_run
-from privcalc.ledger.streams import Stream
+from privcalc.ledger.selection import Gate, drawable, thresholded
+from privcalc.ledger.streams import Stream, check_drawable
 from privcalc.ledger.tables import Tables
 from privcalc.ledger.terms import Terms
-from privcalc.ledger.thresholds import thresholded
 from privcalc.mechanisms.above_threshold import AboveThreshold
 from privcalc.mechanisms.correlated import CorrelatedGaussian
 from privcalc.mechanisms.discrete_gaussian import DiscreteGaussian

@@ -12,8 +12,7 @@ from privcalc.calibration.target import target as aim_of
 from privcalc.enclosure import Guarantee
 from privcalc.errors import PrivcalcError, check_delta
 from privcalc.ledger.assumptions import Assumptions, check_type
-from privcalc.ledger.filters import Filter
-from privcalc.ledger.rules import Plan, Rule
+from privcalc.ledger.rules import Filter, Plan, Rule
 from privcalc.relation import Relation, check_relation
 from privcalc.run import Mechanism, Run
 from privcalc.serial import (

@@ -12,7 +12,7 @@ import torch
 from scipy import stats
 
 import privcalc as pc
-from privcalc.ledger.encoders import Encoder, encoder_of
+from privcalc.ledger.streams import Encoder, encoder_of
 from privcalc.noise.source import Noise
 from privcalc.strategies import (
     BLT,
