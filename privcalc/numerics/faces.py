@@ -221,4 +221,4 @@ TransformCounts = list[tuple[Transform, int]]
 
 
 class RouteFailed(ArithmeticError):
-    """This route cannot answer; another one must."""
+    """Failure of a route to answer a question; another one must."""
