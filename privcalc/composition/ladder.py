@@ -13,14 +13,13 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from privcalc.composition.bound import FAIR, GOOD, POOR, STEEP, Bound, Widths
-from privcalc.composition.question import Question
+from privcalc.composition.question import Laid, Question
 from privcalc.composition.uses import Uses
 from privcalc.numerics.allocation import AllocationTransform
-from privcalc.numerics.interfaces import SplitTransform, Transform
+from privcalc.numerics.interfaces import RouteFailed, SplitTransform, Transform, TransformCounts
 from privcalc.numerics.normal_loss import NormalLoss
 from privcalc.numerics.routes import apart, contour, direct, jumps, lattice, smoothing
 from privcalc.numerics.routes.atoms import enumerate_sums
-from privcalc.numerics.routes.route import Laid, RouteFailed, TransformCounts
 from privcalc.numerics.sampled_gaussian import SampledGaussianTransform
 from privcalc.numerics.schedule import ScheduleTransform
 from privcalc.numerics.solve import Bounds

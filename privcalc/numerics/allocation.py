@@ -11,11 +11,10 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
-from privcalc.numerics.floats import UNIT, Floats
+from privcalc.numerics.floats import QUIET, UNIT, Floats
 from privcalc.numerics.interfaces import ClosedTransform, NodeValues, Prepared, RealValues, log_slack
 from privcalc.numerics.lognormal_mean_grid import Concentrated
 from privcalc.numerics.lognormal_mean_rays import Mean, Order, angles, on_ray, real_moment, real_ray
-from privcalc.numerics.routes.route import QUIET
 from privcalc.numerics.special import gammaln, log_gamma
 
 MOST_POWER, _LARGEST = 64, 300.0

@@ -18,10 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privcalc.numerics.elementary import fan
-from privcalc.numerics.floats import UNIT, Floats
+from privcalc.numerics.floats import QUIET, UNIT, Floats
 from privcalc.numerics.interfaces import Complexes
 from privcalc.numerics.lognormal_sum import LognormalSum
-from privcalc.numerics.routes.route import QUIET
 from privcalc.numerics.special import gammaln
 
 MOST_CELLS = 400_000_000

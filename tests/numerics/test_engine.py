@@ -25,8 +25,8 @@ from privcalc.numerics.floats import UNIT, Floats
 from privcalc.numerics.interfaces import ProfileValues
 from privcalc.numerics.normal_loss import PreparedNormalLoss, log_edge, quadrature_error
 from privcalc.numerics.routes import contour, lattice, minorant, rules
-from privcalc.numerics.routes.cells import Cells
 from privcalc.numerics.routes.contour import Axis, assemble, axis
+from privcalc.numerics.routes.lattice import Cells
 from privcalc.numerics.sampled_gaussian import OppositeGaussianTransform, SampledGaussianTransform
 from privcalc.numerics.solve import crossing
 from privcalc.numerics.special import log_normal_tail

@@ -22,8 +22,7 @@ import numpy as np
 
 from privcalc.numerics.elementary import expm1, fan, log1p, log_mixture, log_rotated, rotated_size
 from privcalc.numerics.floats import UNIT, Floats
-from privcalc.numerics.interfaces import Complexes, NodeValues, RealValues, log_slack
-from privcalc.numerics.routes.route import RouteFailed
+from privcalc.numerics.interfaces import Complexes, NodeValues, RealValues, RouteFailed, log_slack
 from privcalc.numerics.special import log_ndtr, log_normal_tail, wofz
 
 _DIGITS = 33.0
