@@ -22,8 +22,8 @@ from benchmarks.accountants.worker import ours
 from benchmarks.slow_tail import Case, documented, epsilon, rows
 from privcalc.composition import ladder
 from privcalc.composition.ladder import Demand, Route
+from privcalc.composition.question import Laid
 from privcalc.composition.uses import Uses
-from privcalc.numerics.routes.route import Laid
 
 PAGE = Path("results/routes.md")
 HEAD = """# Which routes answer

@@ -15,8 +15,7 @@ from privcalc import errors
 from privcalc.mechanisms.additive import Additive
 from privcalc.numerics.faces import ProfileValues, Transform
 from privcalc.numerics.floats import UNIT, Floats
-from privcalc.numerics.routes.atoms import Atoms
-from privcalc.numerics.routes.binomial import AtomLaw, Masses, lost_tails, power
+from privcalc.numerics.routes.atoms import AtomLaw, Atoms, Masses, lost_tails, power
 from privcalc.numerics.solve import Bounds
 from privcalc.numerics.special import erf, ndtr, ndtri_exp
 from privcalc.numerics.theta import LEAST_SIGMA, ThetaTransform

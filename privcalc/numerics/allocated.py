@@ -13,11 +13,10 @@ import numpy as np
 
 from privcalc.numerics.concentrated import Concentrated
 from privcalc.numerics.faces import ClosedTransform, NodeValues, Prepared, RealValues, log_slack
-from privcalc.numerics.floats import UNIT, Floats
+from privcalc.numerics.floats import QUIET, UNIT, Floats
 from privcalc.numerics.gamma import log_gamma
 from privcalc.numerics.lognormal_mean import angles, on_ray, real_moment, real_ray
 from privcalc.numerics.lognormal_rays import Mean, Order
-from privcalc.numerics.routes.route import QUIET
 from privcalc.numerics.special import gammaln
 
 MOST_POWER, _LARGEST = 64, 300.0

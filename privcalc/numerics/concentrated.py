@@ -15,9 +15,8 @@ from typing import NamedTuple
 import numpy as np
 
 from privcalc.numerics.faces import Complexes
-from privcalc.numerics.floats import UNIT, Floats, short
+from privcalc.numerics.floats import QUIET, UNIT, Floats, short
 from privcalc.numerics.lognormal_kept import TURN, KeptLognormal
-from privcalc.numerics.routes.route import QUIET
 from privcalc.numerics.special import ndtr
 
 TAIL = 40.0

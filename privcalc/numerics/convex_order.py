@@ -12,8 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from privcalc.numerics.floats import UNIT, Floats
-from privcalc.numerics.routes.route import QUIET
+from privcalc.numerics.floats import QUIET, UNIT, Floats
 from privcalc.numerics.special import ndtr
 
 REACH = 9.5

@@ -215,3 +215,10 @@ class Profile(Protocol):
     def transform(self) -> Transform | None:
         """M(s) with certified errors, if known."""
         ...
+
+
+TransformCounts = list[tuple[Transform, int]]
+
+
+class RouteFailed(ArithmeticError):
+    """Failure of a route to answer a question; another one must."""

@@ -15,10 +15,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from privcalc.numerics.floats import UNIT, Floats, short
+from privcalc.numerics.floats import QUIET, UNIT, Floats, short
 from privcalc.numerics.lognormal import LogTransform, second
 from privcalc.numerics.mixture import log1p
-from privcalc.numerics.routes.route import QUIET
 from privcalc.numerics.special import log_ndtr, ndtr
 
 DIGITS = 40.0

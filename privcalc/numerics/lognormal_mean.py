@@ -16,9 +16,8 @@ import numpy as np
 
 from privcalc.numerics.faces import Complexes
 from privcalc.numerics.fan import fan
-from privcalc.numerics.floats import UNIT, Floats
+from privcalc.numerics.floats import QUIET, UNIT, Floats
 from privcalc.numerics.lognormal_rays import Mean, Order, Ray
-from privcalc.numerics.routes.route import QUIET
 from privcalc.numerics.special import gammaln
 
 SMALL = 38.0

@@ -17,9 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privcalc.numerics.faces import Complexes
-from privcalc.numerics.floats import UNIT, Floats
+from privcalc.numerics.floats import QUIET, UNIT, Floats
 from privcalc.numerics.lognormal_sum import LognormalSum
-from privcalc.numerics.routes.route import QUIET
 
 MOST_CELLS = 400_000_000
 """Pairs of a node and a point of the lognormal's rule up to which a ray is affordable."""

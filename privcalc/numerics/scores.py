@@ -14,8 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from privcalc.numerics.floats import UNIT, Floats
-from privcalc.numerics.routes.route import QUIET
+from privcalc.numerics.floats import QUIET, UNIT, Floats
 from privcalc.numerics.special import ndtr
 
 _SIZE = 4096

@@ -18,8 +18,7 @@ from privcalc.numerics.faces import (
     log_slack,
 )
 from privcalc.numerics.floats import TINY, UNIT, Floats
-from privcalc.numerics.routes.atoms import Atoms
-from privcalc.numerics.routes.binomial import AtomLaw, Masses, binomial, power
+from privcalc.numerics.routes.atoms import AtomLaw, Atoms, Masses, binomial, power
 from privcalc.numerics.solve import Bounds
 from privcalc.numerics.special import erfinv, ndtri_exp
 from privcalc.pairs.pair import Pair

@@ -26,8 +26,8 @@ from privcalc.numerics.mixture import log_rotated, rotated_size
 from privcalc.numerics.normal import log_normal_tail
 from privcalc.numerics.normal_loss import PreparedNormalLoss, log_edge, quadrature_error
 from privcalc.numerics.routes import contour, lattice, minorant, rules
-from privcalc.numerics.routes.cells import Cells
 from privcalc.numerics.routes.contour import Axis, assemble, axis
+from privcalc.numerics.routes.lattice import Cells
 from privcalc.numerics.sampled_gaussian import OppositeGaussianTransform, SampledGaussianTransform
 from privcalc.numerics.solve import crossing
 from privcalc.numerics.transforms import GaussianTransform, LaplaceTransform

@@ -20,12 +20,11 @@ from functools import cached_property
 
 import numpy as np
 
-from privcalc.numerics.faces import Complexes, NodeValues, RealValues, log_slack
+from privcalc.numerics.faces import Complexes, NodeValues, RealValues, RouteFailed, log_slack
 from privcalc.numerics.fan import fan
 from privcalc.numerics.floats import UNIT, Floats
 from privcalc.numerics.mixture import expm1, log1p, log_mixture, log_rotated, rotated_size
 from privcalc.numerics.normal import log_normal_tail
-from privcalc.numerics.routes.route import RouteFailed
 from privcalc.numerics.special import log_ndtr, wofz
 
 _DIGITS = 33.0
