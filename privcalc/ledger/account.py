@@ -349,13 +349,13 @@ class Account(Single):
         lines = [entry_of(kind, *entry, provenance, None if number else label) for number, entry in enumerate(entries)]
         for mechanism, count in entries:
             self._book.charge(mechanism, count, provenance)
-        named = {} if label is None else {label: None}
-        self._book.labels |= named
+        if label is not None:
+            self._book.labels[label] = None
         try:
             self.journal.append(*lines)
         except OSError:  # the lines were taken back
-            for each in named:
-                del self._book.labels[each]
+            if label is not None:
+                del self._book.labels[label]
             for mechanism, count in entries:
                 self._book.refund(mechanism, count, provenance)
             raise

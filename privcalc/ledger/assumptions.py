@@ -12,7 +12,7 @@ import functools
 from collections.abc import Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, get_args, get_type_hints
+from typing import Annotated, Literal, NamedTuple, get_args, get_type_hints
 
 from privcalc.errors import PrivcalcError
 from privcalc.mechanisms import known
@@ -23,29 +23,12 @@ from privcalc.serial import Field, Json, check_fields, parts
 Origin = Literal["public", "released", "private"]
 """Where a value comes from: public constants and data; earlier noisy outputs, too; or private records otherwise."""
 
+Start = Literal["random", "public", "released", "certificate", "private", "none"]
+
 VOID = ("start", "preprocessing", "clip_norm")
 """What may be said to be private: then the certificate's ε is ∞, and it says why. Of all else that is refused."""
 
 CAPS = (GDP, ZCDP, RDP, PureDP, ApproxDP)
-PAGES = {
-    "steps": "ledger.md",
-    "parameters": "ledger.md",
-    "normaliser": "assumptions.md",
-    "clip_norm": "gaussian.md",
-    "candidates": "exponential.md",
-    "sampling": "poisson.md",
-    "parts": "ledger.md",
-    "keys": "thresholded_counts.md",
-    "trials": "tuning.md",
-    "labels": "ledger.md",
-    "public_records": "assumptions.md",
-    "start": "assumptions.md",
-    "preprocessing": "assumptions.md",
-    "copies": "assumptions.md",
-    "records_per_unit": "users.md",
-    "other_releases": "assumptions.md",
-}
-"""What can be declared, and the page that needs it."""
 
 
 @dataclass(frozen=True)
@@ -100,26 +83,26 @@ class Assumptions:
         in advance; open a Ledger with a plan or a cap
     """
 
-    steps: Origin | None = None
-    parameters: Origin | None = None
-    normaliser: Origin | None = None
-    clip_norm: Origin | None = None
-    candidates: Origin | None = None
-    sampling: str | None = None
-    parts: Literal["disjoint"] | None = None
-    keys: Literal["kept"] | None = None
-    trials: Literal["drawn"] | None = None
-    labels: Origin | None = None
-    public_records: Origin | None = None
-    start: Literal["random", "public", "released", "certificate", "private", "none"] | None = None
-    preprocessing: Literal["none", "public", "released", "private"] | None = None
-    copies: Literal["none"] | None = None
-    records_per_unit: Literal["one"] | None = None
-    other_releases: Literal["none", "composed"] | None = None
+    steps: Annotated[Origin | None, "ledger.md"] = None
+    parameters: Annotated[Origin | None, "ledger.md"] = None
+    normaliser: Annotated[Origin | None, "assumptions.md"] = None
+    clip_norm: Annotated[Origin | None, "gaussian.md"] = None
+    candidates: Annotated[Origin | None, "exponential.md"] = None
+    sampling: Annotated[str | None, "poisson.md"] = None
+    parts: Annotated[Literal["disjoint"] | None, "ledger.md"] = None
+    keys: Annotated[Literal["kept"] | None, "thresholded_counts.md"] = None
+    trials: Annotated[Literal["drawn"] | None, "tuning.md"] = None
+    labels: Annotated[Origin | None, "ledger.md"] = None
+    public_records: Annotated[Origin | None, "assumptions.md"] = None
+    start: Annotated[Start | None, "assumptions.md"] = None
+    preprocessing: Annotated[Literal["none", "public", "released", "private"] | None, "assumptions.md"] = None
+    copies: Annotated[Literal["none"] | None, "assumptions.md"] = None
+    records_per_unit: Annotated[Literal["one"] | None, "users.md"] = None
+    other_releases: Annotated[Literal["none", "composed"] | None, "assumptions.md"] = None
 
     def __post_init__(self) -> None:
         for name, value in self.declared.items():
-            allowed = schemes(known().values()) if name == "sampling" else _values()[name]
+            allowed = schemes(known().values()) if name == "sampling" else VALUES[name]
             if not isinstance(value, str) or value not in allowed:
                 raise PrivcalcError(f"{name} = {value!r}: must be one of {', '.join(map(repr, allowed))}, or None")
             if value == "private" and name not in VOID:
@@ -198,10 +181,12 @@ class Assumptions:
             raise PrivcalcError(f"sampling = {self.sampling!r}: {where}")
 
 
-@functools.cache
-def _values() -> dict[str, tuple[str, ...]]:
-    """What can be said of each."""
-    return {name: get_args(get_args(hint)[0]) for name, hint in get_type_hints(Assumptions).items()}
+_HINTS = get_type_hints(Assumptions, include_extras=True)
+VALUES = {name: get_args(get_args(hint.__origin__)[0]) for name, hint in _HINTS.items()}
+"""What can be said of each."""
+
+PAGES: dict[str, str] = {name: hint.__metadata__[0] for name, hint in _HINTS.items()}
+"""What can be declared, and the page that needs it."""
 
 
 def check_type(value: object) -> Assumptions:

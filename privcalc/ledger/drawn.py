@@ -5,6 +5,7 @@ See ``proofs/ledger.md``, §5.
 
 from __future__ import annotations
 
+import functools
 import os
 import threading
 from collections import deque
@@ -204,12 +205,7 @@ class Drawn(Account):
         self._token = threading.Lock()
 
     def batch(
-        self,
-        step: Mechanism,
-        *,
-        records: int | None = None,
-        persons: ArrayLike | None = None,
-        label: str | None = None,
+        self, step: Mechanism, *, records: int | None = None, persons: ArrayLike | None = None, label: str | None = None
     ) -> Batch:
         """Draw the next batch as ``step`` assumes, and charge for the step; the release with it must follow.
 
@@ -375,13 +371,8 @@ class Drawn(Account):
             self._batches.use(batch, mechanism)
 
     def _chooser(self, label: str | None) -> Chooser:
-        def charge(mechanism: Mechanism, uses: int) -> None:
-            self._charge(mechanism, uses, label)
-
-        def room(mechanism: Mechanism, uses: int) -> bool:
-            return not self.would_exceed(mechanism, uses)
-
-        return Chooser(self._noise, charge, room, self.terms.assumptions.parts == "disjoint")
+        disjoint = self.terms.assumptions.parts == "disjoint"
+        return Chooser(self._noise, functools.partial(self._charge, label=label), self.would_exceed, disjoint)
 
 
 def size_of(batch: object) -> int | None:

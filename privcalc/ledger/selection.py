@@ -47,13 +47,13 @@ class Chooser:
     Attributes:
         noise: drawn from.
         charge: pays for so many uses of a mechanism, or raises.
-        room: whether that would not raise.
+        exceeds: whether that would raise.
         disjoint: whether rows were declared to be of disjoint parts of the records.
     """
 
     noise: Noise
     charge: Callable[[Mechanism, int], None]
-    room: Callable[[Mechanism, int], bool]
+    exceeds: Callable[[Mechanism, int], bool]
     disjoint: bool
 
     def select(
@@ -128,7 +128,7 @@ class Chooser:
                     "as was declared (proofs/ledger.md)"
                 )
             return 1
-        if len(rows) > 1 and not self.room(mechanism, len(rows)):
+        if len(rows) > 1 and self.exceeds(mechanism, len(rows)):
             raise BudgetExceeded(
                 f"scores: {len(rows)} rows are charged for {len(rows)} × {mechanism}, more than is left. If every "
                 "record counts in one row only, declare it to the ledger, assumptions=Assumptions(parts='disjoint'), "

@@ -59,8 +59,8 @@ class Encoder(ABC):
         self._exponent = exponent
 
     @abstractmethod
-    def next(self, values: Floats, draw: Draw) -> tuple[Floats, Callable[[], None]]:
-        """What is published of the next sum, and what to call when it was: until then nothing has changed."""
+    def next(self, values: Floats, draw: Draw) -> Floats:
+        """What is published of the next sum; where an attempt fails nothing has changed, or it would count twice."""
 
     def _snapped(self, values: Floats, largest: int) -> Whole:
         """A sum in steps of the grid."""
@@ -82,7 +82,7 @@ class Bands(Encoder):
         self._sums: deque[Pair] = deque(maxlen=self._bands)
         self._published: deque[Floats] = deque(maxlen=self._bands - 1)
 
-    def next(self, values: Floats, draw: Draw) -> tuple[Floats, Callable[[], None]]:
+    def next(self, values: Floats, draw: Draw) -> Floats:
         """Row t, less what was published before."""
         snapped = self._snapped(values, LARGEST)
         steps = snapped >> LOW, snapped & (2**LOW - 1)
@@ -92,12 +92,10 @@ class Bands(Encoder):
             row -= c * before
         found = np.asarray(row / coefficients[0])
 
-        def keep() -> None:
-            self._sums.appendleft(steps)
-            self._published.appendleft(found)
-            self._step += 1
-
-        return found, keep
+        self._sums.appendleft(steps)
+        self._published.appendleft(found)
+        self._step += 1
+        return found
 
     def _row(self, coefficients: list[float], steps: Pair, noise: Whole) -> Pair:
         high, low = np.zeros_like(noise), noise
@@ -119,7 +117,7 @@ class Buffers(Encoder):
         self._totals: list[Pair] = [(nothing, nothing)] * len(self._scales)
         self._published = [np.zeros(coordinates)] * len(self._scales)  # the same of what was published, in doubles
 
-    def next(self, values: Floats, draw: Draw) -> tuple[Floats, Callable[[], None]]:
+    def next(self, values: Floats, draw: Draw) -> Floats:
         """x_t + Σ scale·total + Z_t, less the same of what was published."""
         snapped, finer = self._snapped(values, LARGEST_BUFFER), LOW_BUFFER - FINE
         sums = snapped >> finer, (snapped & (2**finer - 1)) << FINE  # of g', not of g
@@ -139,11 +137,8 @@ class Buffers(Encoder):
         published = [
             decay / 2**FINE * before + found for decay, before in zip(self._decays, self._published, strict=True)
         ]
-
-        def keep() -> None:
-            self._totals, self._published = totals, published
-
-        return found, keep
+        self._totals, self._published = totals, published
+        return found
 
 
 def _rounded(high: Whole, low: Whole) -> Pair:
@@ -172,7 +167,7 @@ class Blocks(Encoder):
         self._blocks: dict[int, tuple[Pair, Floats]] = {}  # by height, those that wait for another
         self._published: Floats | float = 0.0  # the estimate of the sum so far
 
-    def next(self, values: Floats, draw: Draw) -> tuple[Floats, Callable[[], None]]:
+    def next(self, values: Floats, draw: Draw) -> Floats:
         """By how much the estimate of the sum grows."""
         snapped, waiting = self._snapped(values, LARGEST), dict(self._blocks)
         total = snapped >> LOW, snapped & (2**LOW - 1)
@@ -186,11 +181,8 @@ class Blocks(Encoder):
         waiting[height] = total, estimate
         sums = np.sum([block for _, block in waiting.values()], axis=0)
         found = np.asarray(sums - self._published)
-
-        def keep() -> None:
-            self._blocks, self._published = waiting, sums
-
-        return found, keep
+        self._blocks, self._published = waiting, sums
+        return found
 
     def _noisy(self, total: Pair, noise: Whole) -> Floats:
         """A row: lower parts of up to 2¹² sums, in steps of the fine grid."""
@@ -334,8 +326,7 @@ class Stream(Single):
                     "turn it is; if other code draws them, leave out records=, and the certificate says so"
                 )
             self._look(values, array, None if self._places is None else self.indices.size)
-            found, keep = self._encoder.next(array.ravel(), self._drawn)
-            keep()  # only now, so that an attempt that failed leaves no sum behind, which would count in two steps
+            found = self._encoder.next(array.ravel(), self._drawn)
             self._step += 1
         return noisy(values, found.reshape(array.shape))
 
