@@ -1,0 +1,128 @@
+"""Runs as certificates write them down, and what whole numbers prove of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from privcalc.kernel import curve
+from privcalc.kernel.curve import Curve, Settings
+from privcalc.kernel.tables import tables, window
+
+MOST_ENTRIES, MOST_USES = 64, 10**9
+FINEST, COARSEST = 20, 3
+"""Of the grid x = 1 + 2^-grid."""
+
+FIRST = 4
+"""How many times as large a table may be as what is composed from it: losses of one step need a finer grid."""
+
+GUARD = 80
+"""Bits of a unit below δ: roundings of a unit in each of some thousand masses, at each of 30 squarings, come to less
+than 2^-20 of δ after 10⁹ uses."""
+
+SHARE = 2**13
+"""Of δ/T that each trim may move: over all trims δ/2^12."""
+
+Entry = tuple[Fraction, Fraction, int]
+"""σ, q and how often."""
+
+
+def read(run: Iterable[Mapping[str, Any]], relation: str) -> list[Entry]:
+    """The entries of the field ``run`` of a certificate.
+
+    Raises:
+        ValueError: by name, if something is not among what is known here.
+    """
+    if relation != "add-or-remove-one":
+        raise ValueError(f"relation = {relation!r}: whole numbers prove add-or-remove-one only")
+    found = list[Entry]()
+    for entry in run:
+        mechanism, rate = entry["mechanism"], Fraction(1)
+        if mechanism["kind"] == "PoissonSampled" and set(mechanism) == {"kind", "mechanism", "rate"}:
+            mechanism, rate = mechanism["mechanism"], Fraction(mechanism["rate"])
+        if mechanism["kind"] != "Gaussian" or set(mechanism) != {"kind", "noise_multiplier"}:
+            raise ValueError(f"{mechanism['kind']}: is not Gaussian, or not Poisson-sampled Gaussian")
+        sigma, count = Fraction(mechanism["noise_multiplier"]), entry["count"]
+        if not (0 < rate <= 1 and Fraction(1, 50) <= sigma <= 10**6 and 1 <= count <= MOST_USES):
+            raise ValueError(f"noise_multiplier = {float(sigma)!r}, rate = {float(rate)!r}, count = {count}: out of range")
+        found.append((sigma, rate, count))
+    if not 1 <= len(found) <= MOST_ENTRIES:
+        raise ValueError(f"run: has {len(found)} entries, and must have 1 to {MOST_ENTRIES}")
+    return found
+
+
+@dataclass(frozen=True)
+class Composed:
+    """The curves of a run for a removed and for an added record.
+
+    Attributes:
+        settings: of the whole numbers.
+        curves: of a removed record, and of an added one.
+        entries: for both, first powers, tables and uses; what a theorem about this run needs.
+    """
+
+    settings: Settings
+    curves: tuple[Curve, Curve]
+    entries: tuple[list[tuple[int, list[int], int]], list[tuple[int, list[int], int]]]
+
+    def epsilon(self, delta: float) -> float:
+        """The least ε on the grid at which δ is proved, rounded up to a double; ∞ if there is none."""
+        return max(self._epsilon(c, delta) for c in self.curves)
+
+    def _epsilon(self, c: Curve, delta: float) -> float:
+        n, s = self.power(c, delta), self.settings
+        if n is None:
+            return math.inf
+        epsilon = n * math.ldexp(math.log1p(2.0**-s.grid), c.level)
+        while not curve.reaches(s, c, n, int(Fraction(epsilon) * (1 << s.bits))):
+            epsilon = math.nextafter(epsilon * (1 + 2**-45), math.inf)
+        return epsilon
+
+    def power(self, c: Curve, delta: float) -> int | None:
+        """The least n at which δ(ε) ≤ δ is proved for e^ε = x^n."""
+        most, (low, high) = int(Fraction(delta) * (1 << self.settings.bits)), (0, c.low + len(c.mass))
+        if curve.delta(self.settings, c, max(0, high)) > most:
+            return None
+        high = max(0, high)
+        while low < high:  # δ falls in n
+            middle = (low + high) // 2
+            low, high = (low, middle) if curve.delta(self.settings, c, middle) <= most else (middle + 1, high)
+        return low
+
+
+def composed(entries: Iterable[Entry], delta: float, *, most: int = 4096) -> Composed:
+    """Compose a run.
+
+    Args:
+        entries: as from :func:`read`.
+        delta: δ in (0, 1), for which the settings are chosen.
+        most: masses of a curve: more are tighter, and take longer.
+
+    Raises:
+        ValueError: if δ is out of range, or losses are too large for so many masses.
+
+    Example:
+        >>> run = [{"mechanism": {"kind": "Gaussian", "noise_multiplier": 4.0}, "count": 10}]
+        >>> found = composed(read(run, "add-or-remove-one"), 1e-5, most=512)
+        >>> 3.2 < found.epsilon(1e-5) < 3.4
+        True
+    """
+    if not 1e-300 <= delta < 1:
+        raise ValueError(f"delta = {delta!r}: must be in [1e-300, 1)")
+    entries = list(entries)
+    uses = sum(count for _, _, count in entries)
+    bits = GUARD + math.ceil(-math.log2(delta))
+    cut = max(1, int(Fraction(delta) * (1 << bits)) // (SHARE * uses))
+    for grid in range(FINEST, COARSEST - 1, -1):
+        s = Settings(bits, grid, cut, most)
+        widths = [window(s, float(sigma), float(rate)) for sigma, rate, _ in entries]
+        if all(high - low < FIRST * most for low, high in widths):
+            break
+    else:
+        raise ValueError(f"run: its losses are too large for {most} masses")
+    pairs = [tables(s, sigma, rate) for sigma, rate, _ in entries]
+    removed, added = ([(*pair[side], e[2]) for pair, e in zip(pairs, entries, strict=True)] for side in (0, 1))
+    return Composed(s, (curve.composed(s, removed), curve.composed(s, added)), (removed, added))
