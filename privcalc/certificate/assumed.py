@@ -20,7 +20,7 @@ from privcalc.ledger.assumptions import (
     run_of,
     schemes,
 )
-from privcalc.mechanisms.users import unit_of
+from privcalc.mechanisms.user_sampling import unit_of
 from privcalc.run import Run
 from privcalc.serial import Field, Json, check_fields
 

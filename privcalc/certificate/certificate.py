@@ -29,7 +29,7 @@ from privcalc.ledger.assumptions import Assumptions
 from privcalc.ledger.digests import same
 from privcalc.ledger.ledger import Ledger
 from privcalc.ledger.terms import Terms
-from privcalc.mechanisms.users import unit_of
+from privcalc.mechanisms.user_sampling import unit_of
 from privcalc.proof import PROVED, pages_of_proof, prove_certificate
 from privcalc.relation import ADD_OR_REMOVE_ONE, Relation
 from privcalc.run import Mechanism, Run

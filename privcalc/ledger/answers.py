@@ -18,8 +18,7 @@ from privcalc import errors
 from privcalc.errors import PrivcalcError
 from privcalc.ledger.budgets import root, rounded
 from privcalc.mechanisms.additive import Additive
-from privcalc.mechanisms.exponential import ExponentialMechanism
-from privcalc.mechanisms.top_k import TopK
+from privcalc.mechanisms.exponential import ExponentialMechanism, TopK
 from privcalc.noise.grid import Grid
 from privcalc.numerics.special import gammaln, ndtri
 from privcalc.relation import REPLACE_ONE, Relation

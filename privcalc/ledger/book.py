@@ -26,7 +26,7 @@ from privcalc.ledger.terms import (
 )
 from privcalc.mechanisms.additive import Additive
 from privcalc.mechanisms.correlated import CorrelatedGaussian
-from privcalc.mechanisms.sampled import Sampled, released
+from privcalc.mechanisms.sampler import Sampled, released
 from privcalc.noise.grid import Grid, needed
 from privcalc.run import Mechanism, Run
 from privcalc.serial import Json, check_fields, mechanism_to_json

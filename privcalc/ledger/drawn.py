@@ -27,10 +27,10 @@ from privcalc.ledger.terms import Terms
 from privcalc.mechanisms.additive import Additive
 from privcalc.mechanisms.fixed_size import FixedSizeSampled
 from privcalc.mechanisms.poisson import PoissonSampled
-from privcalc.mechanisms.sampled import Indices, Sampled, Sampler, released
-from privcalc.mechanisms.users import UserSampled
-from privcalc.noise.arrays import finite, noisy
+from privcalc.mechanisms.sampler import Indices, Sampled, Sampler, released
+from privcalc.mechanisms.user_sampling import UserSampled
 from privcalc.noise.bits import SecureBits, SeededBits
+from privcalc.noise.release import finite, noisy
 from privcalc.noise.source import Noise
 from privcalc.numerics.floats import Floats
 from privcalc.relation import REPLACE_ONE, Relation

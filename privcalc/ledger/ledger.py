@@ -26,15 +26,14 @@ from privcalc.ledger.terms import Terms
 from privcalc.mechanisms.above_threshold import AboveThreshold
 from privcalc.mechanisms.correlated import CorrelatedGaussian
 from privcalc.mechanisms.discrete_gaussian import DiscreteGaussian
-from privcalc.mechanisms.exponential import ExponentialMechanism
+from privcalc.mechanisms.exponential import ExponentialMechanism, TopK
 from privcalc.mechanisms.gaussian import Gaussian
 from privcalc.mechanisms.laplace import Laplace
 from privcalc.mechanisms.noisy_max import NoisyMax, PermuteAndFlip
-from privcalc.mechanisms.sampled import released
+from privcalc.mechanisms.sampler import released
 from privcalc.mechanisms.thresholded_counts import ThresholdedCounts
-from privcalc.mechanisms.top_k import TopK
-from privcalc.mechanisms.users import unit_of
-from privcalc.noise.arrays import integers, noisy
+from privcalc.mechanisms.user_sampling import unit_of
+from privcalc.noise.release import integers, noisy
 from privcalc.numerics.floats import Floats
 from privcalc.relation import ADD_OR_REMOVE_ONE, Relation
 from privcalc.run import Mechanism, Run

@@ -27,12 +27,11 @@ from privcalc import errors
 from privcalc.errors import BudgetExceeded, PrivcalcError
 from privcalc.ledger.rules import Single
 from privcalc.mechanisms.above_threshold import AboveThreshold
-from privcalc.mechanisms.exponential import ExponentialMechanism
+from privcalc.mechanisms.exponential import ExponentialMechanism, TopK
 from privcalc.mechanisms.noisy_max import NoisyMax, PermuteAndFlip
 from privcalc.mechanisms.thresholded_counts import ThresholdedCounts
-from privcalc.mechanisms.top_k import TopK
-from privcalc.noise.arrays import clipped, finite
 from privcalc.noise.grid import Grid, needed
+from privcalc.noise.release import clipped, finite
 from privcalc.noise.source import Noise
 from privcalc.numerics.floats import Floats
 from privcalc.run import Mechanism

@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from privcalc.errors import PrivcalcError
 from privcalc.ledger.rules import Single
 from privcalc.mechanisms.correlated import CorrelatedGaussian
-from privcalc.noise.arrays import finite, noisy
 from privcalc.noise.grid import Grid
+from privcalc.noise.release import finite, noisy
 from privcalc.noise.source import Noise
 from privcalc.numerics.floats import Floats
 from privcalc.strategies.buffered import BLT

@@ -24,10 +24,9 @@ from privcalc.ledger.columns import Asked, Common, Rows, ascending, listed_value
 from privcalc.ledger.terms import Terms
 from privcalc.mechanisms.additive import Additive
 from privcalc.mechanisms.discrete_gaussian import DiscreteGaussian
-from privcalc.mechanisms.exponential import ExponentialMechanism
+from privcalc.mechanisms.exponential import ExponentialMechanism, TopK
 from privcalc.mechanisms.gaussian import Gaussian
 from privcalc.mechanisms.laplace import Laplace
-from privcalc.mechanisms.top_k import TopK
 from privcalc.numerics.floats import Floats
 from privcalc.relation import REPLACE_ONE
 

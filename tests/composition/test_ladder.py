@@ -14,7 +14,7 @@ from privcalc.composition.bound import Widths
 from privcalc.composition.ladder import LADDER, Ladder, Route
 from privcalc.composition.question import DeltaAt, EpsilonAt, Laid, invert, level
 from privcalc.composition.uses import Uses
-from privcalc.numerics.faces import RouteFailed
+from privcalc.numerics.interfaces import RouteFailed
 from privcalc.tables import profile_table, tradeoff_table
 
 USES = Uses(((pc.Gaussian(2.0).pairs(pc.ADD_OR_REMOVE_ONE).forward, 1),))

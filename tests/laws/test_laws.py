@@ -38,7 +38,7 @@ from strategies import (
 )
 
 import privcalc as pc
-from privcalc.numerics.faces import RouteFailed
+from privcalc.numerics.interfaces import RouteFailed
 from privcalc.numerics.routes import contour, lattice
 from privcalc.serial import parts
 from privcalc.strategies import BallsInBins, FixedOrder, MinSeparation, SquareRoot

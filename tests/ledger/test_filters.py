@@ -18,7 +18,7 @@ from mpmath import mp, mpf
 import privcalc as pc
 from privcalc.budget.pool import Pool
 from privcalc.ledger.rules import Filter, Plan
-from privcalc.numerics.normal import gdp_profile
+from privcalc.numerics.special import gdp_profile
 from privcalc.pairs.gaussian import GaussianPair
 from privcalc.questions import Questions
 

@@ -17,8 +17,8 @@ from scipy.stats import binom
 import privcalc as pc
 from privcalc.errors import PrivcalcError
 from privcalc.mechanisms.randomized_response import RandomizedResponse
-from privcalc.numerics.normal import gdp_profile
 from privcalc.numerics.routes import atoms as numerics
+from privcalc.numerics.special import gdp_profile
 from privcalc.pairs.two_point import TwoPointPair, symmetric_mu
 from privcalc.relation import Relation
 

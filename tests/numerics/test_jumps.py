@@ -9,8 +9,8 @@ import pytest
 from mpmath import mp, mpc, mpf
 
 import privcalc as pc
-from privcalc.numerics.faces import RouteFailed
-from privcalc.numerics.mixture import log_turned, log_weighted
+from privcalc.numerics.elementary import log_turned, log_weighted
+from privcalc.numerics.interfaces import RouteFailed
 from privcalc.numerics.routes import bands, contour, jumps, terms
 from privcalc.numerics.routes.bands import Band, _log_phi, log_beyond
 from privcalc.numerics.routes.jumps import Jumps, _choose

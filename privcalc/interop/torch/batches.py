@@ -30,7 +30,7 @@ from privcalc.ledger.assumptions import Provenance, asked_by
 from privcalc.ledger.drawn import Batch
 from privcalc.ledger.ledger import Ledger
 from privcalc.mechanisms.gaussian import Gaussian
-from privcalc.mechanisms.sampled import released
+from privcalc.mechanisms.sampler import released
 from privcalc.run import Mechanism
 from privcalc.standardized import check_standardized
 

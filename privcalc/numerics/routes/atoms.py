@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from privcalc.numerics.faces import ProfileValues, RouteFailed
 from privcalc.numerics.floats import TINY, UNIT, Floats
+from privcalc.numerics.interfaces import ProfileValues, RouteFailed
 from privcalc.numerics.solve import Bounds
 
 _LIGHT = 1e-307

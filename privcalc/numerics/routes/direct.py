@@ -20,8 +20,8 @@ from itertools import accumulate
 
 import numpy as np
 
-from privcalc.numerics.faces import Profile, RouteFailed
 from privcalc.numerics.floats import QUIET, TINY, UNIT, Floats
+from privcalc.numerics.interfaces import Profile, RouteFailed
 from privcalc.numerics.log_moment import slope_error
 from privcalc.numerics.routes.lattice import PairEntries
 from privcalc.numerics.routes.minorant import Hull, convexified, end_index, exact_spacing, minorant

@@ -19,8 +19,8 @@ from itertools import combinations_with_replacement, groupby
 
 import numpy as np
 
-from privcalc.numerics.faces import Prepared, RouteFailed, TransformCounts
 from privcalc.numerics.floats import QUIET, UNIT, Floats
+from privcalc.numerics.interfaces import Prepared, RouteFailed, TransformCounts
 from privcalc.numerics.routes.bands import Band, log_beyond
 from privcalc.numerics.routes.contour import DIGITS, Axis, Contour, assemble, axis, place, truncate
 from privcalc.numerics.routes.terms import Family, Sure, log_sum, of_terms

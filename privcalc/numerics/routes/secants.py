@@ -15,8 +15,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from privcalc.numerics.faces import RouteFailed
 from privcalc.numerics.floats import TINY, UNIT, Floats
+from privcalc.numerics.interfaces import RouteFailed
 
 Indices = NDArray[np.int64]
 

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from privcalc.numerics.faces import RouteFailed, TransformCounts
 from privcalc.numerics.floats import QUIET, TINY, Floats
+from privcalc.numerics.interfaces import RouteFailed, TransformCounts
 from privcalc.numerics.routes import contour
 from privcalc.numerics.routes.contour import Contour, Precision
 from privcalc.numerics.solve import Bounds

@@ -17,9 +17,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from privcalc.numerics.faces import Complexes
 from privcalc.numerics.floats import UNIT, Floats
-from privcalc.numerics.normal import log_normal_tail
+from privcalc.numerics.interfaces import Complexes
+from privcalc.numerics.special import log_normal_tail
 
 MOST_RECORDS = 1000
 """The largest group: its weights are a table."""

@@ -12,7 +12,7 @@ from fractions import Fraction
 
 import flint
 
-from privcalc.rigorous.balls import Ball, UnprovableError, acb, arb, error, middle, pi, span
+from privcalc.rigorous.balls import Ball, UnprovableError, acb, arb, error, middle, ndtr, pi, precision, span
 from privcalc.rigorous.factors import Closed, Factor, Line
 
 _SMOOTH = 16
@@ -133,3 +133,19 @@ def _whole(variance: Fraction, reach: int) -> tuple[Ball, Ball]:
     else:
         whole = 1 + 2 * sum(((fall * (y * y)).exp() for y in range(1, reach + 1)), start=arb(0)) + tail.union(arb(0))
     return whole, tail / whole
+
+
+def unit_mu(sigma: Fraction) -> Fraction:
+    """A double above W(σ) of ``proofs/discrete_gaussian.md``, (6.1): as 2/σ is, and what bisection has checked."""
+    # W(σ) ≤ 2/σ; a twentieth more, whatever the rounding.
+    low, high = float(1 / sigma), float(2.1 / sigma)
+    with precision(400):
+        wanted = (-1 / (2 * arb(sigma) ** 2)).exp()
+        for _ in range(60):
+            w = low + 0.5 * (high - low)
+            beside = ndtr(arb(-w) / 2) - ndtr(arb(-3 * Fraction(w)) / 2)
+            if beside < wanted * (1 - 2 * ndtr(arb(-w) / 2)):
+                high = w
+            else:
+                low = w
+    return Fraction(high)

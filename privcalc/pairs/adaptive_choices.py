@@ -11,13 +11,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from privcalc.numerics.faces import ProfileValues
 from privcalc.numerics.floats import TINY, UNIT, Floats
-from privcalc.numerics.normal import gdp_profile
+from privcalc.numerics.interfaces import ProfileValues
 from privcalc.numerics.routes import choices
 from privcalc.numerics.routes.choices import Levels
 from privcalc.numerics.routes.secants import SMALL
 from privcalc.numerics.solve import Bounds
+from privcalc.numerics.special import gdp_profile
 from privcalc.pairs.pair import SymmetricPair
 from privcalc.pairs.two_point import symmetric_mu
 

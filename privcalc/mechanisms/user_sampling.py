@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 
 from privcalc import errors
 from privcalc.mechanisms.poisson import PoissonSampled
-from privcalc.mechanisms.sampled import RATE, Command, Indices, Option, Sampled, Sampler, check_unsampled
+from privcalc.mechanisms.sampler import RATE, Command, Indices, Option, Sampled, Sampler, check_unsampled
 from privcalc.noise.source import Noise
-from privcalc.numerics.counts import MOST_RECORDS, Counts
+from privcalc.numerics.gaussian_mixture import MOST_RECORDS, Counts
 from privcalc.pairs.dominating import Pairs
 from privcalc.pairs.gaussian import GaussianPair
-from privcalc.pairs.users import users
+from privcalc.pairs.gaussian_mixture import users
 from privcalc.relation import ADD_OR_REMOVE_ONE, REPLACE_ONE, Relation
 from privcalc.run import Mechanism, Run
 

@@ -13,13 +13,13 @@ from privcalc import errors
 from privcalc.composition import tradeoff
 from privcalc.composition.curve import Curve, worst_delta, worst_epsilon
 from privcalc.composition.direction import Direction
-from privcalc.mechanisms.trials import Distribution, Finite, Law, NegativeBinomial, Poisson, checked, law
+from privcalc.mechanisms.trial_counts import Distribution, Finite, Law, NegativeBinomial, Poisson, checked, law
 from privcalc.noise.source import Noise
 from privcalc.numerics.floats import UNIT, Floats
 from privcalc.pairs.dominating import NOTHING, Pairs
 from privcalc.pairs.pair import Pair
+from privcalc.pairs.random_trials import Table, steepest, tuned
 from privcalc.pairs.renyi import RenyiPair
-from privcalc.pairs.tuned import Table, steepest, tuned
 from privcalc.pairs.two_point import TwoPointPair
 from privcalc.relation import Relation
 from privcalc.run import Mechanism, Run
@@ -79,7 +79,7 @@ class RandomTrials(Mechanism):
         What it costs to make 10 trials of DP-SGD instead of one, on average:
 
         >>> import privcalc as pc
-        >>> from privcalc.mechanisms.tuning import RandomTrials
+        >>> from privcalc.mechanisms.random_trials import RandomTrials
         >>> one = pc.PoissonSampled(pc.Gaussian(noise_multiplier=1.0), rate=0.01) * 1_000
         >>> print(f"{one.epsilon(delta=1e-5).upper:.3f}")
         1.828

@@ -11,13 +11,11 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
-from privcalc.numerics.concentrated import Concentrated
-from privcalc.numerics.faces import ClosedTransform, NodeValues, Prepared, RealValues, log_slack
 from privcalc.numerics.floats import QUIET, UNIT, Floats
-from privcalc.numerics.gamma import log_gamma
-from privcalc.numerics.lognormal_mean import angles, on_ray, real_moment, real_ray
-from privcalc.numerics.lognormal_rays import Mean, Order
-from privcalc.numerics.special import gammaln
+from privcalc.numerics.interfaces import ClosedTransform, NodeValues, Prepared, RealValues, log_slack
+from privcalc.numerics.lognormal_mean_grid import Concentrated
+from privcalc.numerics.lognormal_mean_rays import Mean, Order, angles, on_ray, real_moment, real_ray
+from privcalc.numerics.special import gammaln, log_gamma
 
 MOST_POWER, _LARGEST = 64, 300.0
 """The highest k, and the largest k(k − 1)μ²/2."""

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from privcalc.numerics.faces import ProfileValues, Transform
 from privcalc.numerics.floats import TINY, UNIT, Floats
+from privcalc.numerics.interfaces import ProfileValues, Transform
 from privcalc.numerics.routes.atoms import Atoms
 from privcalc.numerics.solve import Bounds
-from privcalc.pairs.leak import LeakPair
-from privcalc.pairs.pair import Pair, SymmetricPair
+from privcalc.pairs.pair import LeakPair, Pair, SymmetricPair
 
 
 @dataclass(frozen=True)

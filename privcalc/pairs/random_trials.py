@@ -12,10 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from privcalc.numerics.faces import ProfileValues
 from privcalc.numerics.floats import TINY, Floats
-from privcalc.pairs.leak import LeakPair
-from privcalc.pairs.pair import Pair, SymmetricPair
+from privcalc.numerics.interfaces import ProfileValues
+from privcalc.pairs.pair import LeakPair, Pair, SymmetricPair
 
 Derivative = Callable[[Floats], Floats]
 """a ↦ f′(1 − a), f the generating function of the number of trials; falls."""

@@ -18,13 +18,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from privcalc.numerics.faces import ProfileValues
 from privcalc.numerics.floats import TINY, UNIT, Floats
+from privcalc.numerics.interfaces import ProfileValues
 from privcalc.numerics.solve import Bounds
 from privcalc.pairs.discrete import DiscretePair
-from privcalc.pairs.leak import LeakPair
-from privcalc.pairs.pair import Pair, SymmetricPair
-from privcalc.pairs.sampled import SampledPair
+from privcalc.pairs.pair import LeakPair, Pair, SymmetricPair
+from privcalc.pairs.poisson import SampledPair
 from privcalc.pairs.two_point import symmetric_mu
 
 _FAR = 750.0

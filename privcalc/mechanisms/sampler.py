@@ -62,7 +62,7 @@ class Option(NamedTuple):
         return f"{self.says}{told}"
 
 
-RATE = Option("sample_rate", float, "probability with which each record takes part in a step, independently")
+RATE: Option = Option("sample_rate", float, "probability with which each record takes part in a step, independently")
 
 
 class Command(NamedTuple):

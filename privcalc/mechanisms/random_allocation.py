@@ -8,7 +8,7 @@ import numpy as np
 
 from privcalc import errors
 from privcalc.mechanisms.poisson import PoissonSampled
-from privcalc.mechanisms.sampled import Claimed, Command, Indices, Option, Sampled, Sampler, check_unsampled
+from privcalc.mechanisms.sampler import Claimed, Command, Indices, Option, Sampled, Sampler, check_unsampled
 from privcalc.noise.source import Noise
 from privcalc.pairs.allocation import several
 from privcalc.pairs.dominating import Pairs

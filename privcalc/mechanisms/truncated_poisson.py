@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, localcontext
 
 import numpy as np
 
@@ -13,16 +14,132 @@ from privcalc.mechanisms.gaussian import Gaussian
 from privcalc.mechanisms.guarantees import GDP
 from privcalc.mechanisms.laplace import Laplace
 from privcalc.mechanisms.poisson import PoissonSampled
-from privcalc.mechanisms.sampled import RATE, Claimed, Command, Indices, Option, Sampled, Sampler, check_unsampled
+from privcalc.mechanisms.sampler import RATE, Claimed, Command, Indices, Option, Sampled, Sampler, check_unsampled
 from privcalc.noise.source import Noise
-from privcalc.numerics.binomial_tail import at_least
+from privcalc.numerics.floats import TINY, UNIT, Floats
+from privcalc.numerics.interfaces import ProfileValues, Transform
+from privcalc.numerics.solve import Bounds
+from privcalc.numerics.transforms import MixedTransform
 from privcalc.pairs.dominating import Others, Pairs
-from privcalc.pairs.leak import LeakPair
-from privcalc.pairs.mixed import MixedPair
-from privcalc.pairs.pair import Pair
-from privcalc.pairs.sampled import sampled
+from privcalc.pairs.pair import LeakPair, Pair
+from privcalc.pairs.poisson import sampled
 from privcalc.relation import ADD_OR_REMOVE_ONE, REPLACE_ONE, ZERO_OUT, Relation
 from privcalc.run import Mechanism
+
+
+@dataclass(frozen=True)
+class MixedPair(Pair):
+    """With probability ``weight`` = w in (0, 1] the pair ``rare``, else ``usual``: δ = (1 − w)δ_usual + wδ_rare.
+
+    ``rare`` dominates ``usual``, so that a greater w is no less. Proof: ``proofs/truncated.md``.
+    """
+
+    usual: Pair
+    rare: Pair
+    weight: float
+
+    def profile(self, epsilon: Floats) -> ProfileValues:
+        """The mean of both."""
+        one, two = self.usual.profile(epsilon), self.rare.profile(epsilon)
+        delta, tail, error = ((1 - self.weight) * x + self.weight * y for x, y in zip(one, two, strict=True))
+        return ProfileValues(delta, tail, error * (1 + 4 * UNIT) + 4 * UNIT * delta + TINY)
+
+    @property
+    def reverse(self) -> Pair:
+        return MixedPair(self.usual.reverse, self.rare.reverse, self.weight)
+
+    @property
+    def convex(self) -> bool:
+        """A mean of convex functions is."""
+        return self.usual.convex and self.rare.convex
+
+    @property
+    def max_loss(self) -> float:
+        return max(self.usual.max_loss, self.rare.max_loss)
+
+    @property
+    def zcdp(self) -> float:
+        """Rényi divergence is quasi-convex (van Erven, Harremoës 2014, Theorem 13)."""
+        return max(self.usual.zcdp, self.rare.zcdp)
+
+    @property
+    def gdp_bounds(self) -> Bounds:
+        """Whatever coins fall, the larger one of both is a bound, n times, too."""
+        return self.usual.gdp_bounds[0], max(self.usual.gdp_bounds[1], self.rare.gdp_bounds[1])
+
+    @property
+    def transform(self) -> Transform | None:
+        """The mean of both, if both are known."""
+        usual, rare = self.usual.transform, self.rare.transform
+        return None if usual is None or rare is None else MixedTransform(usual, rare, self.weight)
+
+
+_DIGITS = Context(prec=60, Emin=MIN_EMIN, Emax=MAX_EMAX)
+
+_PI = Decimal("3.14159265358979323846264338327950288419716939937510582097494459")
+
+_STIRLING = ((1, 12), (-1, 360), (1, 1260), (-1, 1680), (1, 1188), (-691, 360360))
+"""B_2j/(2j(2j − 1)); the next is 1/156, over n^13."""
+
+_SMALL = 1000
+"""Up to here factorials are whole numbers; beyond, what Stirling's series leaves out is less than 1e-41."""
+
+_MOST_TERMS = 1 << 20
+"""Empirical: beyond these terms a geometric series bounds the rest."""
+
+
+def log_binomial(n: int, k: int, p: Decimal, rest: Decimal) -> Decimal:
+    """log Pr(Bin(n, p) = k) within 1e-25, ``rest`` = 1 − p; both above 0."""
+    with localcontext(_DIGITS):
+        return _log_factorial(n) - _log_factorial(k) - _log_factorial(n - k) + k * p.ln() + (n - k) * rest.ln()
+
+
+def at_least(n: int, p: float, k: int) -> Bounds:
+    """Lower and upper bounds of Pr(Bin(n, p) ≥ k), 0 < p ≤ 1, n ≥ 0, k ≥ 1."""
+    if k > n:
+        return 0.0, 0.0
+    if p == 1:
+        return 1.0, 1.0
+    with localcontext(_DIGITS):
+        share, rest = Decimal(p), 1 - Decimal(p)
+        if k > share * n:
+            return _far(n, k, share, rest)
+        low, high = _far(n, n - k + 1, rest, share)
+    return max(1 - high - 4 * UNIT, 0.0), min(1 - low + 4 * UNIT, 1.0)
+
+
+def _log_factorial(n: int) -> Decimal:
+    if n <= _SMALL:
+        return Decimal(math.factorial(n)).ln()
+    x = Decimal(n)
+    series = sum((Decimal(a) / b / x ** (2 * i + 1) for i, (a, b) in enumerate(_STIRLING)), Decimal(0))
+    return x * x.ln() - x + (2 * _PI * x).ln() / 2 + series
+
+
+def _far(n: int, k: int, p: Decimal, rest: Decimal) -> Bounds:
+    """For k above the mean: ratios (n − j)p/((j + 1)(1 − p)) are below 1 from j = k on, and fall."""
+    first, odds = log_binomial(n, k, p, rest).exp(), float(p / rest)
+    total, term, j, size = 1.0, 1.0, k, 64
+    ratio = float((n - k) / Decimal(k + 1)) * odds
+    while True:
+        at = np.arange(j, min(j + size, n), dtype=np.float64)
+        with np.errstate(under="ignore"):
+            terms = term * np.cumprod((n - at) / (at + 1) * odds)
+        total += float(terms.sum())
+        j += at.size
+        term = float(terms[-1]) if at.size else 0.0
+        ratio = (n - j) / (j + 1) * odds * (1 + 8 * UNIT)
+        left = term * ratio / (1 - ratio) if ratio < 1 else math.inf
+        if j >= n or left <= UNIT * total or j - k >= _MOST_TERMS:
+            break
+        size *= 2
+    # A ratio and its product are off by eight units, so that the m-th term is by 8m.
+    error = (8 * (j - k) + 16) * UNIT
+    low, high = (
+        float(first * Decimal(x)) for x in (total * (1 - error), (total + (left if j < n else 0.0)) * (1 + error))
+    )
+    return low * (1 - 2 * UNIT), min(max(high * (1 + 2 * UNIT), math.ulp(0.0)), 1.0)
+
 
 __all__ = ["TruncatedPoissonSampled"]
 
