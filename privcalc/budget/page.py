@@ -14,8 +14,7 @@ from html import escape
 from privcalc.budget.budget import Budget
 from privcalc.budget.course import course
 from privcalc.budget.history import Reservation
-from privcalc.certificate.frame import clean, template
-from privcalc.certificate.html import embedded
+from privcalc.certificate.html import clean, embedded, template
 from privcalc.certificate.text import plain
 from privcalc.enclosure import Enclosure
 from privcalc.rounding import upward

@@ -32,6 +32,7 @@ PAGES = {
     "normaliser": "assumptions.md",
     "clip_norm": "gaussian.md",
     "candidates": "exponential.md",
+    "monotone": "exponential.md",
     "sampling": "poisson.md",
     "parts": "ledger.md",
     "keys": "thresholded_counts.md",
@@ -63,6 +64,8 @@ class Assumptions:
             questions. "private": ε is ∞.
         candidates: the candidates of a choice, the bounds of their scores, and K; of questions to tables, groups and
             edges too.
+        monotone: "one way": a record can only raise scores, or only lower them (as counts), where a mechanism's price
+            is of such scores: ``monotone=True``, and a ``TopK``.
         sampling: how batches are really drawn; must be what the mechanism assumes.
         parts: "disjoint": everything of one record (of one person, if that is the unit) is in one part of a
             ``Parallel`` only, which is refused without this word; months of the same customers are not. And so for the
@@ -104,6 +107,7 @@ class Assumptions:
     normaliser: Origin | None = None
     clip_norm: Origin | None = None
     candidates: Origin | None = None
+    monotone: Literal["one way"] | None = None
     sampling: str | None = None
     parts: Literal["disjoint"] | None = None
     keys: Literal["kept"] | None = None

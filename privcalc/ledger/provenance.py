@@ -10,9 +10,11 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
+from types import NoneType
 from typing import Literal, NamedTuple, get_args, get_type_hints
 
 from privcalc.errors import PrivcalcError
@@ -35,6 +37,7 @@ class Provenance:
         divided: what the sum was divided by: nothing; a public number, a noisy one, by our code; or stated.
         by: which code asked: a question to a table, a learner, a loader that takes each record's gradient itself, an
             adapter of a framework, or the caller's own.
+        page: the proof page of the learner that asked; None of all else.
     """
 
     sensitivity: Literal["derived", "clipped", "stated"] = "stated"
@@ -43,9 +46,12 @@ class Provenance:
     rounding: Literal["bounded", "not counted"] = "not counted"
     divided: Literal["nothing", "public number", "noisy number", "stated"] = "stated"
     by: Literal["table question", "learner", "loader", "adapter", "caller"] = "caller"
+    page: str | None = None
 
     def __post_init__(self) -> None:
         check_fields("provenance", dataclasses.asdict(self), FIELDS)
+        if self.page is not None and (self.by != "learner" or not re.fullmatch(r"[a-z0-9_]+\.md", self.page)):
+            raise PrivcalcError(f"page = {self.page[:200]!r}: must be that of a learner, such as 'noisy_gd.md'")
 
     @property
     def seen(self) -> bool:
@@ -54,7 +60,7 @@ class Provenance:
 
     def to_json(self) -> Json:
         """As it is written down."""
-        return {name: getattr(self, name) for name in FIELDS}
+        return {name: value for name in FIELDS if (value := getattr(self, name)) is not None}
 
     @classmethod
     def from_json(cls, value: object) -> Provenance:
@@ -63,7 +69,8 @@ class Provenance:
         Raises:
             PrivcalcError: if it is none.
         """
-        found = check_fields("provenance", value, FIELDS, more=True)
+        known = {"page": None, **value} if isinstance(value, Mapping) else value
+        found = check_fields("provenance", known, FIELDS, more=True)
         told = cls(**{name: found[name] for name in FIELDS})
         answered = told.by == "table question"
         if (told.sensitivity == "derived") != answered or (_by_ledger(told) and not told.seen):
@@ -75,8 +82,11 @@ class Answered(Provenance):
     """What a question to a table says of itself, and nothing else may say: the ledger derived it."""
 
 
-FIELDS = {name: Field((str,), among=get_args(kind)) for name, kind in get_type_hints(Provenance).items()}
-"""What it says, by name."""
+FIELDS = {
+    **{name: Field((str,), among=get_args(kind)) for name, kind in get_type_hints(Provenance).items()},
+    "page": Field((str, NoneType)),
+}
+"""What it says, by name; a page that is None is left out."""
 
 STATED = Provenance()
 """All by the caller's word."""

@@ -153,7 +153,7 @@ class ExponentialMechanism(Mechanism):
 
     kind = "ExponentialMechanism"
     page = "exponential.md"
-    needs = ("candidates",)
+    needs = ("candidates", "monotone")
     draws = "select"
     scheme = None
 

@@ -49,7 +49,7 @@ class TopK(Mechanism):
 
     kind = "TopK"
     page = "exponential.md"
-    needs = ("candidates",)
+    needs = ("candidates", "monotone")
     draws = "select"
     scheme = None
 
