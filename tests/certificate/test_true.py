@@ -174,7 +174,7 @@ def test_a_private_search_says_what_our_code_did():
     """Its trials, clipping, noise and batches were "declared by the caller"."""
     learners = pytest.importorskip("learners")
     features, labels = np.eye(2).repeat(20, axis=0), [0] * 20 + [1] * 20
-    one = learners.DPSGD(classes=[0, 1], delta=1e-5, noise_multiplier=20.0, steps=2, batch_size=20, records=40)
+    one = learners.DPSGD(classes=[0, 1], delta=1e-5, noise_multiplier=20.0, steps=2, sample_rate=0.5, records=40)
     tries = {"params": {"learning_rate": [1.0]}, "mean": 2, "distribution": "geometric"}
     search = learners.PrivateSearch(estimator=one, score_noise=pc.Gaussian(20.0), **tries).fit(features, labels)
     found = search.certificate_
