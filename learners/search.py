@@ -25,7 +25,7 @@ from learners.frame.plan import Plan
 from learners.frame.protocol import Parameters, alone
 from learners.frame.records import is_ours, is_private
 from privcalc import errors
-from privcalc.ledger.provenance import STATED, Provenance, asked_by
+from privcalc.ledger.assumptions import STATED, Provenance, asked_by
 
 __all__ = ["PrivateSearch"]
 

@@ -25,7 +25,7 @@ from learners.frame.student import ENOUGH, Student, taught
 from privcalc import errors
 from privcalc.attacks.replay import replay
 from privcalc.ledger import constants
-from privcalc.ledger.provenance import Provenance
+from privcalc.ledger.assumptions import Provenance
 
 __all__ = ["Learner"]
 

@@ -11,9 +11,20 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.resources import files
 from typing import Any, NamedTuple
 
-from privcalc.ledger.assumptions import PAGES, Assumptions, every, kinds, needs, needs_of, schemes
-from privcalc.ledger.provenance import STATED, Provenance, Release, run_of
-from privcalc.mechanisms.users import unit_of
+from privcalc.ledger.assumptions import (
+    PAGES,
+    STATED,
+    Assumptions,
+    Provenance,
+    Release,
+    every,
+    kinds,
+    needs,
+    needs_of,
+    run_of,
+    schemes,
+)
+from privcalc.mechanisms.user_sampling import unit_of
 from privcalc.run import Run
 from privcalc.serial import Field, Json, check_fields
 

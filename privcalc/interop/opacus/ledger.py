@@ -17,9 +17,9 @@ from privcalc.interop.opacus.ghost import KeptLoss
 from privcalc.interop.opacus.optimizer import Kept, KeptGhost, KeptPerLayer, keep
 from privcalc.interop.opacus.sampler import Batches, Waiting, check_loader, coin_rate, loader_of
 from privcalc.interop.torch.copies import check_copies
-from privcalc.ledger.batches import Batch
+from privcalc.ledger.assumptions import Provenance, asked_by
+from privcalc.ledger.drawn import Batch
 from privcalc.ledger.ledger import Ledger
-from privcalc.ledger.provenance import Provenance, asked_by
 from privcalc.mechanisms.gaussian import Gaussian
 from privcalc.mechanisms.poisson import PoissonSampled
 
