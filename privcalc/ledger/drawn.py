@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from privcalc import errors
 from privcalc.errors import PrivcalcError
 from privcalc.ledger.account import Account
-from privcalc.ledger.batches import Batch, Batches, Drawing, drawing_of
+from privcalc.ledger.batches import Ahead, Batch, Batches, Drawing, drawing_of
 from privcalc.ledger.book import draw_of, drawn_as, sampled
 from privcalc.ledger.kept import Budgeted
 from privcalc.ledger.selection import Chooser
@@ -24,8 +24,8 @@ from privcalc.ledger.terms import Terms
 from privcalc.mechanisms.fixed_size import FixedSizeSampled
 from privcalc.mechanisms.poisson import PoissonSampled
 from privcalc.mechanisms.sampled import released
-from privcalc.noise.arrays import finite, noisy
-from privcalc.noise.bits import SecureBits, SeededBits
+from privcalc.noise.arrays import finite, length, noisy
+from privcalc.noise.bits import SeededBits
 from privcalc.noise.source import Noise
 from privcalc.numerics.floats import Floats
 from privcalc.relation import REPLACE_ONE
@@ -60,7 +60,7 @@ class Drawn(Account):
         super().__init__(path, terms, reserve=reserve, budget=budget)
         # Every opening of a seeded ledger draws from a stream of its own,
         # so that nothing is repeated when it is gone on with.
-        self._noise = Noise(SecureBits() if seed is None else SeededBits(seed, self.journal.position.lines))
+        self._noise = Ahead() if seed is None else Noise(SeededBits(seed, self.journal.position.lines))
         self._batches = Batches()
         self._shapes = Shapes()
         self._token = threading.Lock()
@@ -203,8 +203,8 @@ class Drawn(Account):
         if most is None and "records" in self.terms.public:
             most = self.terms.public["records"] + 1  # a neighbour has one more
         if most is not None and self.terms.relation is not REPLACE_ONE:  # where they may be around any centre
-            length = float(np.linalg.norm(array.ravel(), norm))
-            check_sum("values", length, clip_norm=clip_norm, records=most, error=error or 0.0)
+            size_of_all = length(array) if norm == 2 else float(np.abs(array).sum())
+            check_sum("values", size_of_all, clip_norm=clip_norm, records=most, error=error or 0.0)
         if size is not None:
             with self._token:
                 self._shapes.look(array.shape, step, size)
