@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from typing import Any
 
 import numpy as np
 
-from privcalc.errors import PrivcalcError
+from privcalc.errors import PrivcalcError, is_tensor
 
 __all__ = ["Shapes", "Sizes", "check_kind", "check_sum"]
 
@@ -152,8 +153,8 @@ def check_kind(values: object) -> None:
     Raises:
         PrivcalcError: if it is one.
     """
-    kind = np.asarray(values).dtype if isinstance(values, (list, tuple)) else getattr(values, "dtype", None)
-    if kind is not None and kind.itemsize < BYTES:
+    kind: Any = getattr(values, "dtype", None) if is_tensor(values) else np.asarray(values).dtype
+    if kind.itemsize < BYTES:
         raise PrivcalcError(FEW_BITS.format(kind=f"{kind}".removeprefix("torch.")))
 
 

@@ -16,8 +16,8 @@ from privcalc.audit.sums import Indices
 from privcalc.audit.tally import Tally
 from privcalc.mechanisms.gaussian import Gaussian
 from privcalc.mechanisms.poisson import PoissonSampled
-from privcalc.mechanisms.sampled import released
-from privcalc.mechanisms.users import UserSampled
+from privcalc.mechanisms.sampler import released
+from privcalc.mechanisms.user_sampling import UserSampled
 from privcalc.numerics.floats import Floats
 from privcalc.numerics.records import few as norm_few
 from privcalc.numerics.records import full as gdp_batch

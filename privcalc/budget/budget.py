@@ -15,10 +15,8 @@ import secrets
 from typing import Self
 
 from privcalc import errors
-from privcalc.budget.chain import Witness, chain_of
-from privcalc.budget.history import Reservation, Rules, charge_line
-from privcalc.budget.odometer import odometer
-from privcalc.budget.pool import Pool
+from privcalc.budget.history import Reservation, Rules, Witness, chain_of, charge_line
+from privcalc.budget.pool import Odometer, Pool
 from privcalc.budget.reserved import Reserved, anchored, check_open, settle, settled
 from privcalc.enclosure import Enclosure
 from privcalc.errors import PrivcalcError
@@ -311,8 +309,9 @@ class Budget(Single):
             because that much is lost if what is charged was fixed in advance. The guarantee of the data set is the
             cap's, not this.
         """
-        rules = self.rules
-        return odometer(self.charged, delta=delta, orders=rules.orders, relation=rules.relation)
+        meter = Odometer(self.rules.orders, self.relation)
+        meter.charge(self.charged)
+        return meter.epsilon(delta=delta)
 
     def history(self) -> list[Json]:
         """The lines of the history: what was charged, when, and for which ledger; verified."""

@@ -1,35 +1,30 @@
 """What a budget's history says: its terms, what is reserved, what was settled; read from its lines one after another.
 
 Whether there is room is a function of the multiset of all that is charged, whatever the order in which it was: anyone
-with the lines, or with the ledgers, computes the same (``proofs/budgets.md``).
+with the lines, or with the ledgers, computes the same (``proofs/budgets.md``). A witness, a small file that is kept
+apart from the store, remembers how many lines there were.
 """
 
 from __future__ import annotations
 
+import contextlib
 import datetime
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from types import NoneType
 
-from privcalc import errors
+from privcalc import errors, serial
 from privcalc.budget.pool import Pool
 from privcalc.errors import Contradiction, PrivcalcError
+from privcalc.files import named, read_whole, write_whole
 from privcalc.ledger.assumptions import Assumptions
-from privcalc.ledger.terms import Terms, check_label
+from privcalc.ledger.terms import Terms, check_label, mechanism_of
+from privcalc.log.database import Shared, connect
 from privcalc.relation import Relation
 from privcalc.run import Mechanism, Run
-from privcalc.serial import (
-    Field,
-    Json,
-    canonical,
-    check_fields,
-    mechanism_from_json,
-    mechanism_to_json,
-    relation_from_json,
-    run_to_json,
-)
-
-__all__ = ["History", "Reservation", "Rules", "now"]
+from privcalc.serial import Field, Json, canonical, check_fields
 
 FORMAT, VERSION = "privcalc budget", 1
 
@@ -107,7 +102,7 @@ class Rules:
             "format": FORMAT,
             "version": VERSION,
             "dataset": self.dataset,
-            "cap": mechanism_to_json(self.cap),
+            "cap": serial.mechanism_to_json(self.cap),
             "relation": str(self.relation),
             "unit": self.unit,
             "orders": ["inf" if order == float("inf") else order for order in self.orders],
@@ -121,7 +116,7 @@ class Rules:
         """From the first line."""
         found = check_fields("the budget's first line", {"witness": False, **entry}, OPEN)
         orders = tuple(float(order) for order in found["orders"])
-        relation, cap = relation_from_json(found["relation"]), mechanism_from_json(found["cap"])
+        relation, cap = serial.relation_from_json(found["relation"]), serial.mechanism_from_json(found["cap"])
         return cls(found["dataset"], cap, relation, found["unit"], orders, found["witness"])
 
 
@@ -158,7 +153,6 @@ class History:
 
     reservations: dict[str, Reservation] = field(default_factory=dict)
     readmitted: dict[str, str] = field(default_factory=dict)
-    _known: dict[str, Mechanism] = field(default_factory=dict)
     _rules: Rules | None = None
 
     @property
@@ -188,7 +182,7 @@ class History:
             for name, one in self.reservations.items():
                 self.reservations[name] = one if one.settled is not None else replace(one, by="hand")
             return
-        name, run = entry["reservation"], self._run(entry["run"])
+        name, run = entry["reservation"], _run(entry["run"])
         if kind == "reserve":
             if name in self.reservations:
                 raise PrivcalcError(f"reservation = {name!r}: was made already")
@@ -211,14 +205,14 @@ class History:
         chosen = (one for one in self.reservations.values() if settled == (one.settled is not None or one.by == "hand"))
         return Run(tuple(entry for one in chosen for entry in one.run.entries))
 
-    def _run(self, value: Sequence[Json]) -> Run:
-        entries = []
-        for part in value:
-            check_fields("run", part, {"mechanism": Field((dict,)), "count": Field((int,))})
-            if (text := canonical(part["mechanism"])) not in self._known:  # each is read once, because that is slow
-                self._known[text] = mechanism_from_json(part["mechanism"])
-            entries.append((self._known[text], errors.count("count", part["count"], least=1)))
-        return Run(tuple(entries))
+
+def _run(value: Sequence[Json]) -> Run:
+    """What a line says was charged."""
+    entries = []
+    for part in value:
+        check_fields("run", part, {"mechanism": Field((dict,)), "count": Field((int,))})
+        entries.append((mechanism_of(part["mechanism"]), errors.count("count", part["count"], least=1)))
+    return Run(tuple(entries))
 
 
 def check_part(run: Run, whole: Run) -> None:
@@ -237,9 +231,65 @@ def check_part(run: Run, whole: Run) -> None:
 
 def charge_line(kind: str, reservation: str, run: Run, **more: object) -> Json:
     """A line that charges."""
-    return {"type": kind, "reservation": reservation, "run": run_to_json(run), "time": now(), **more}
+    return {"type": kind, "reservation": reservation, "run": serial.run_to_json(run), "time": now(), **more}
 
 
 def readmit_line(name: str, reason: str, lines: int, digest: str) -> Json:
     """A line that says why a store is used again, and what was seen in it that it has forgotten."""
     return {"type": "readmit", "name": name, "reason": reason, "time": now(), "lines": lines, "hash": digest}
+
+
+WITNESS = "privcalc witness"
+LARGEST = 1 << 12
+"""Bytes of a witness, of which it has some three hundred."""
+
+FIELDS = {
+    "format": Field((str,), among=(WITNESS,)),
+    "dataset": Field((str,)),
+    "lines": Field((int,)),
+    "hash": Field((str,)),
+}
+
+
+class Witness:
+    """What was seen of one data set's history; the file is made when there is something to remember."""
+
+    def __init__(self, path: str | os.PathLike[str], dataset: str) -> None:
+        self.path: Path = named(path, name="witness")
+        self.dataset = dataset
+
+    def seen(self) -> tuple[int, str] | None:
+        """Lines, and the hash of the last; None if it has seen nothing.
+
+        Raises:
+            PrivcalcError: if the file is of another data set, or no witness.
+        """
+        with contextlib.suppress(FileNotFoundError):
+            found = serial.parse(read_whole(self.path, name="witness", limit=LARGEST), f"witness = {str(self.path)!r}")
+            check_fields(f"witness = {str(self.path)!r}", found, FIELDS)
+            if found["dataset"] != self.dataset:
+                raise PrivcalcError(
+                    f"witness = {str(self.path)!r}: is of {found['dataset']!r}, not of {self.dataset!r}"
+                )
+            return found["lines"], found["hash"]
+        return None
+
+    def remember(self, lines: int, digest: str) -> None:
+        """That the history came this far. Two processes may write at once: the file then has the one or the other."""
+        if (self.seen() or (0, ""))[0] < lines:
+            self.write(lines, digest)
+
+    def write(self, lines: int, digest: str) -> None:
+        """That this is what was seen, whatever it was before."""
+        write_whole(
+            self.path, canonical({"format": WITNESS, "dataset": self.dataset, "lines": lines, "hash": digest}) + "\n"
+        )
+
+
+Chain = Shared[History]
+"""The lines, and what they say."""
+
+
+def chain_of(url: object, dataset: str, witness: Witness | None = None) -> Chain:
+    """The history of a data set in the store of this URL; nothing is asked yet."""
+    return Shared(connect(url), dataset, History, witness)

@@ -12,8 +12,7 @@ import secrets
 from collections.abc import Sequence
 
 from privcalc.budget.budget import Budget
-from privcalc.budget.chain import Witness, chain_of
-from privcalc.budget.history import charge_line, readmit_line
+from privcalc.budget.history import Witness, chain_of, charge_line, readmit_line
 from privcalc.errors import PrivcalcError
 from privcalc.ledger.book import Book
 from privcalc.ledger.terms import check_label

@@ -8,9 +8,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from privcalc.ledger.assumptions import PAGES, Assumptions, kinds, needs, needs_of, schemes
-from privcalc.ledger.provenance import STATED, Provenance, Release, run_of
-from privcalc.mechanisms.users import unit_of
+from privcalc.ledger.assumptions import (
+    PAGES,
+    STATED,
+    Assumptions,
+    Provenance,
+    Release,
+    kinds,
+    needs,
+    needs_of,
+    run_of,
+    schemes,
+)
+from privcalc.mechanisms.user_sampling import unit_of
 from privcalc.run import Run
 from privcalc.serial import Field, Json, check_fields
 

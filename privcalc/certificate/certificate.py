@@ -29,10 +29,10 @@ from privcalc.ledger.assumptions import Assumptions
 from privcalc.ledger.digests import same
 from privcalc.ledger.ledger import Ledger
 from privcalc.ledger.terms import Terms
-from privcalc.mechanisms.users import unit_of
+from privcalc.mechanisms.user_sampling import unit_of
 from privcalc.proof import PROVED, pages_of_proof, prove_certificate
 from privcalc.relation import ADD_OR_REMOVE_ONE, Relation
-from privcalc.run import Mechanism, Questions, Run
+from privcalc.run import Mechanism, Run
 from privcalc.serial import Json, canonical, enclosure, indented, parse, read_json, relation_from_json, run_from_json
 from privcalc.version import __version__
 
@@ -256,7 +256,7 @@ def certify(
         2 × Gaussian(noise_multiplier=2.0) composed
     """
     value = errors.delta("delta", delta)
-    if isinstance(source, Questions):
+    if isinstance(source, (Mechanism, Run)):
         said, asked = (
             Assumptions() if assumptions is None else assumptions,
             ADD_OR_REMOVE_ONE if relation is None else relation,
@@ -273,7 +273,7 @@ def certify(
         raise PrivcalcError(NO_SOURCE)
     else:
         story = of_parts(list(_parts(list(source))))
-    if not isinstance(source, Questions):
+    if not isinstance(source, (Mechanism, Run)):
         _check_said(story, relation=relation, unit=unit)
         if not_accounted or assumptions is not None:
             name = "not_accounted" if not_accounted else "assumptions"

@@ -24,8 +24,7 @@ from privcalc.certificate.schema import (
 )
 from privcalc.certificate.story import log_of, of_parts
 from privcalc.errors import Contradiction, NotConfirmed, PrivcalcError, count
-from privcalc.ledger.assumptions import Assumptions
-from privcalc.ledger.provenance import run_of
+from privcalc.ledger.assumptions import Assumptions, run_of
 from privcalc.ledger.terms import OUTPUT_INDEPENDENT, check_label, check_warning, filter_of
 from privcalc.mechanisms.guarantees import GDP, RDP, ZCDP, PureDP
 from privcalc.proof import pages_of_proof

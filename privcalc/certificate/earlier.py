@@ -13,8 +13,7 @@ from typing import Any
 
 from privcalc.certificate.assumed import Log, lines
 from privcalc.errors import PrivcalcError
-from privcalc.ledger.assumptions import every, needs
-from privcalc.ledger.provenance import STATED, Provenance, Release, run_of
+from privcalc.ledger.assumptions import STATED, Provenance, Release, every, needs, run_of
 from privcalc.run import Run
 from privcalc.serial import Field, Json, canonical, run_from_json
 

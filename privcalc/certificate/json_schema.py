@@ -9,7 +9,7 @@ from typing import Any, Literal
 from privcalc.certificate.assumed import LISTING, NEEDED
 from privcalc.certificate.schema import BUDGET, CONFIRMED, LEDGER, NUMBERS, RELEASE, REPLAYED, SCHEMA, VERSION
 from privcalc.errors import one_of
-from privcalc.ledger.provenance import FIELDS
+from privcalc.ledger.assumptions import FIELDS
 from privcalc.ledger.terms import LATER, OPEN
 from privcalc.serial import REQUIRED, Field, Json
 

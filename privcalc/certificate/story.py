@@ -11,9 +11,8 @@ from privcalc.certificate.schema import BUDGET, VERSION
 from privcalc.errors import PrivcalcError
 from privcalc.errors import count as whole
 from privcalc.files import regular
-from privcalc.ledger.assumptions import Assumptions
+from privcalc.ledger.assumptions import Assumptions, Provenance, Release, run_of
 from privcalc.ledger.book import Book
-from privcalc.ledger.provenance import Provenance, Release, run_of
 from privcalc.ledger.terms import OUTPUT_INDEPENDENT, Terms
 from privcalc.log.file import lines_of
 from privcalc.log.lines import Position, entries

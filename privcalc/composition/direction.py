@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from privcalc.numerics.floats import UNIT
 from privcalc.numerics.solve import Bounds, crossing
 from privcalc.pairs.gaussian import GaussianPair
-from privcalc.pairs.leak import LeakPair
-from privcalc.pairs.pair import Pair
+from privcalc.pairs.pair import LeakPair, Pair
 
 Direction = tuple[tuple[Pair, int], ...]
 

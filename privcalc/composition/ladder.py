@@ -13,19 +13,17 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from privcalc.composition.bound import FAIR, GOOD, POOR, STEEP, Bound, Widths
-from privcalc.composition.question import Question
+from privcalc.composition.question import Laid, Question
 from privcalc.composition.uses import Uses
-from privcalc.numerics.allocated import AllocationTransform
-from privcalc.numerics.faces import SplitTransform, Transform
-from privcalc.numerics.grouping import ScheduleTransform
-from privcalc.numerics.mixed import MixedTransform
+from privcalc.numerics.allocation import AllocationTransform
+from privcalc.numerics.interfaces import RouteFailed, SplitTransform, Transform, TransformCounts
 from privcalc.numerics.normal_loss import NormalLoss
 from privcalc.numerics.routes import apart, contour, direct, jumps, lattice, smoothing
 from privcalc.numerics.routes.atoms import enumerate_sums
-from privcalc.numerics.routes.route import Laid, RouteFailed, TransformCounts
 from privcalc.numerics.sampled_gaussian import SampledGaussianTransform
+from privcalc.numerics.schedule import ScheduleTransform
 from privcalc.numerics.solve import Bounds
-from privcalc.numerics.transforms import GaussianTransform
+from privcalc.numerics.transforms import GaussianTransform, MixedTransform
 
 SHARPER = 2.0
 """A route is laid for a question itself only where its neighbourhood's route says so many times less of it."""

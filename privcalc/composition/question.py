@@ -12,13 +12,12 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from privcalc.composition.bound import FAIR, GOOD, POOR, STEEP, Bound, Widths
 from privcalc.composition.direction import SMALLEST
 from privcalc.composition.fallback import axis_epsilon
 from privcalc.composition.uses import Uses
-from privcalc.numerics.routes.route import Laid
 from privcalc.numerics.solve import Bounds, crossing
 
 FEW = 50
@@ -32,6 +31,18 @@ FAR = (2, 5, 9, 14, 20, 27, 35, 44, 54, 65, 77, 90, 104, 119, 135, 152, 170, 189
 
 LARGE = 0.5
 """Above, log δ does not tell how far two questions are apart: each is a neighbourhood of its own."""
+
+
+class Laid(NamedTuple):
+    """A route that was laid: it bounds δ(ε) at every ε, most sharply near those that it was planned for."""
+
+    bounds: Callable[[float], Bounds]
+    guess: float
+    """A first guess of the answer."""
+    rtol: float = 1e-15
+    """To which relative precision ε is searched; less sharply where each evaluation takes long."""
+    planned: float | None = None
+    """The answer that it was laid for, where the plan expected none and the guess served as well."""
 
 
 @dataclass(frozen=True)

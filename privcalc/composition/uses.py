@@ -10,12 +10,12 @@ from functools import cached_property
 
 from privcalc.composition.direction import Direction, collapse, max_loss, merge
 from privcalc.composition.fallback import rough
-from privcalc.numerics.floats import Floats
-from privcalc.numerics.grouping import grouped
+from privcalc.numerics.floats import QUIET, Floats
+from privcalc.numerics.interfaces import TransformCounts
 from privcalc.numerics.routes import contour
 from privcalc.numerics.routes.contour import Saddle, Scan
 from privcalc.numerics.routes.lattice import Estimate, log_moments
-from privcalc.numerics.routes.route import QUIET, TransformCounts
+from privcalc.numerics.schedule import grouped
 from privcalc.pairs.pair import Pair
 
 FAR = -100.0

@@ -2,32 +2,22 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import NoneType
 from typing import Any
 
+from privcalc import serial
 from privcalc.calibration.target import target as aim_of
 from privcalc.enclosure import Guarantee
 from privcalc.errors import PrivcalcError, check_delta
 from privcalc.ledger.assumptions import Assumptions, check_type
-from privcalc.ledger.filters import Filter
-from privcalc.ledger.rules import Plan, Rule
+from privcalc.ledger.rules import Filter, Plan, Rule
 from privcalc.relation import Relation, check_relation
 from privcalc.run import Mechanism, Run
-from privcalc.serial import (
-    Field,
-    Json,
-    check_fields,
-    mechanism_from_json,
-    mechanism_to_json,
-    relation_from_json,
-    run_from_json,
-    run_to_json,
-    target_from_json,
-    target_to_json,
-)
+from privcalc.serial import Field, Json, canonical, check_fields
 
 FORMAT, VERSION = "privcalc ledger", 4
 
@@ -196,9 +186,9 @@ class Terms:
             "version": self.version,
             "relation": str(self.relation),
             "unit": self.unit,
-            "plan": None if self.plan is None else run_to_json(self.plan),
-            "cap": None if self.cap is None else mechanism_to_json(self.cap),
-            "target": None if self.target is None else target_to_json(self.target),
+            "plan": None if self.plan is None else serial.run_to_json(self.plan),
+            "cap": None if self.cap is None else serial.mechanism_to_json(self.cap),
+            "target": None if self.target is None else serial.target_to_json(self.target),
             "public": dict(self.public),
             "not_accounted": list(self.not_accounted),
             "seeded": self.seeded,
@@ -212,13 +202,13 @@ class Terms:
         if entry.get("type") != "open" or entry.get("format") != FORMAT:
             raise PrivcalcError("the first line is not that of a privcalc ledger")
         found = check_fields("the first line", {"noise": None, **entry}, OPEN, more=entry.get("version") == VERSION)
-        relation = relation_from_json(entry["relation"])
+        relation = serial.relation_from_json(entry["relation"])
         return cls(
             relation,
             entry["unit"],
-            None if entry["plan"] is None else run_from_json(entry["plan"]),
-            None if entry["cap"] is None else mechanism_from_json(entry["cap"]),
-            None if entry["target"] is None else target_from_json(entry["target"], relation),
+            None if entry["plan"] is None else serial.run_from_json(entry["plan"]),
+            None if entry["cap"] is None else serial.mechanism_from_json(entry["cap"]),
+            None if entry["target"] is None else serial.target_from_json(entry["target"], relation),
             entry["public"],
             entry["not_accounted"],
             entry["seeded"],
@@ -226,6 +216,16 @@ class Terms:
             entry["version"],
             found["noise"],
         )
+
+
+@functools.lru_cache(maxsize=1024)
+def _mechanism(text: str) -> Mechanism:
+    return serial.mechanism_from_json(serial.parse(text.encode(), "mechanism"))
+
+
+def mechanism_of(value: object) -> Mechanism:
+    """The mechanism of a description; each is read once, because that is slow."""
+    return _mechanism(canonical(value))
 
 
 def check_label(value: object, *, name: str = "label") -> str:

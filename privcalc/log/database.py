@@ -1,5 +1,7 @@
 """Logs in a database that many processes write, one for each data set: read on and gone on with in whole transactions.
 
+Here are what all stores do, the tables, a store in one SQLite file, and which store a URL names.
+
 * ``privcalc_heads``: one row a data set: how many lines its log has, and the hash of the last; locked by whoever
   writes;
 * ``privcalc_history``: the lines, as in a file; never changed;
@@ -9,17 +11,17 @@
 from __future__ import annotations
 
 import contextlib
+import sqlite3
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
 from privcalc.errors import Contradiction, PrivcalcError, Unreachable
-from privcalc.files import DOCUMENT
+from privcalc.files import DOCUMENT, named, regular
 from privcalc.log.lines import Log, Position, entries
 from privcalc.serial import Json
-
-__all__ = ["TABLES", "Shared", "Store", "Transaction"]
 
 Found = TypeVar("Found")
 
@@ -55,7 +57,7 @@ class Store(Protocol):
         """Around the statements: committed at the end and durable then, or, after an error, as if none had been given.
 
         Args:
-            create: whether the tables, and a file, are made if they are not there.
+            create: whether a file is made if it is not there, and tables may be: alone, two at once would collide.
 
         Raises:
             Unreachable: if it cannot be asked; at the end: it may be committed, or not.
@@ -115,6 +117,8 @@ class Shared(Log, Generic[Said]):
         """
         end, lines = self.next((first,))
         with self.store.transaction(create=True) as sql:
+            for table in TABLES:
+                sql.change(table)
             if sql.rows("SELECT 1 FROM privcalc_heads WHERE dataset = ?", self.dataset):
                 raise PrivcalcError(
                     f"dataset = {self.dataset!r}: has a budget at {self.store.url}; there can be one only"
@@ -231,3 +235,86 @@ def _listed(names: list[str]) -> str:
         if names
         else "those of no data set"
     )
+
+
+SECONDS = 30.0
+"""How long a transaction waits for those of others."""
+
+
+class _Statements:
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def rows(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
+        return self._connection.execute(statement, values).fetchall()
+
+    def change(self, statement: str, *values: object) -> int:
+        return self._connection.execute(statement, values).rowcount
+
+
+class SQLite:
+    """A file; every transaction opens it anew, so that a fork, or a file that took its place, is no danger."""
+
+    lock = ""
+
+    def __init__(self, path: str) -> None:
+        if not path or path == ":memory:":
+            raise PrivcalcError(f"url = {path!r}: must name a file, which is there when the process is not")
+        self.path: Path = named(path, name="url").absolute()
+        self.url = f"sqlite:///{self.path}"
+
+    @contextlib.contextmanager
+    def transaction(self, *, create: bool = False) -> Iterator[_Statements]:
+        """One that has the file alone (:meth:`privcalc.log.database.Store.transaction`)."""
+        if self.path.exists():
+            regular(self.path, name="url")
+        elif not create:
+            raise PrivcalcError(f"url = {self.url!r}: there is no such store; Budget.create makes one")
+        mode = "rwc" if create else "rw"
+        try:
+            with contextlib.closing(
+                sqlite3.connect(f"{self.path.as_uri()}?mode={mode}", uri=True, timeout=SECONDS, isolation_level=None)
+            ) as connection:
+                # Durable when COMMIT returns, also the removal of the rollback journal,
+                # without which a commit is undone.
+                connection.execute("PRAGMA synchronous = EXTRA")
+                connection.execute("PRAGMA fullfsync = 1")
+                connection.execute("BEGIN IMMEDIATE")
+                try:
+                    yield _Statements(connection)
+                    connection.execute("COMMIT")
+                except BaseException:
+                    if connection.in_transaction:
+                        connection.execute("ROLLBACK")
+                    raise
+        except sqlite3.OperationalError as error:
+            if "no such table" in str(error):
+                raise PrivcalcError(f"url = {self.url!r}: is no store of budgets; Budget.create makes one") from error
+            raise Unreachable(f"url = {self.url!r}: the store cannot be asked ({error})") from error
+        except sqlite3.DatabaseError as error:
+            raise PrivcalcError(f"url = {self.url!r}: is no store of budgets ({error})") from error
+
+    def close(self) -> None:
+        """Nothing stays open."""
+
+
+def connect(url: object) -> Store:
+    """The store of a URL; nothing is asked yet.
+
+    Args:
+        url: ``sqlite:///FILE``, the path of a file, or ``postgresql://…`` (needs the extra ``postgresql``).
+
+    Raises:
+        PrivcalcError: for other databases, or if psycopg is missing.
+    """
+    text = str(named(url, name="url")) if not isinstance(url, str) else url
+    scheme, separator, rest = text.partition("://")
+    if scheme in {"postgresql", "postgres"} and separator:
+        try:
+            from privcalc.log.postgresql import PostgreSQL
+        except ImportError as error:
+            raise PrivcalcError(f"url: {scheme} needs psycopg; install privcalc[postgresql]") from error
+        return PostgreSQL(text)
+    if separator and scheme != "sqlite":
+        raise PrivcalcError(f"url = {scheme + separator!r}…: must be a file, sqlite:/// with a file, or postgresql://")
+    return SQLite(rest.removeprefix("/") if separator else text)

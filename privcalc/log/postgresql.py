@@ -12,7 +12,6 @@ import psycopg
 from psycopg.conninfo import make_conninfo
 
 from privcalc.errors import PrivcalcError, Unreachable
-from privcalc.log.database import TABLES
 
 __all__ = ["PostgreSQL"]
 
@@ -69,8 +68,6 @@ class PostgreSQL:
             with connection.transaction():
                 if create:
                     connection.execute("SELECT pg_advisory_xact_lock(7017271)")  # two that create at once would collide
-                    for table in TABLES:
-                        connection.execute(table)
                 yield _Statements(connection)
         except PrivcalcError:
             raise

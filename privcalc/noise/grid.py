@@ -1,7 +1,7 @@
 """The public grid on which a sum is released, and how much larger noise must be for it.
 
-Noise on the grid is drawn exactly (:mod:`privcalc.noise.boxes`), and sum and noise are added as whole numbers. So what
-leaves has the law of a real number rounded to the grid, bit for bit (``proofs/executed_noise.md``, §1).
+Noise on the grid is drawn exactly (:mod:`privcalc.noise.continuous`), and sum and noise are added as whole numbers. So
+what leaves has the law of a real number rounded to the grid, bit for bit (``proofs/executed_noise.md``, §1).
 """
 
 from __future__ import annotations

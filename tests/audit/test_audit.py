@@ -26,7 +26,7 @@ from privcalc.numerics.records import decay as norm_decay
 from privcalc.numerics.records import full as gdp_batch
 from privcalc.numerics.records import table as norm_table
 from privcalc.numerics.records.inversion import Lines, falls_of
-from privcalc.run import Questions
+from privcalc.questions import Questions
 
 DELTA = 1e-5
 

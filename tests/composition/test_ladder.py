@@ -12,9 +12,9 @@ import privcalc as pc
 from privcalc.composition import curve, ladder
 from privcalc.composition.bound import Widths
 from privcalc.composition.ladder import LADDER, Ladder, Route
-from privcalc.composition.question import DeltaAt, EpsilonAt, invert, level
+from privcalc.composition.question import DeltaAt, EpsilonAt, Laid, invert, level
 from privcalc.composition.uses import Uses
-from privcalc.numerics.routes.route import Laid, RouteFailed
+from privcalc.numerics.interfaces import RouteFailed
 from privcalc.tables import profile_table, tradeoff_table
 
 USES = Uses(((pc.Gaussian(2.0).pairs(pc.ADD_OR_REMOVE_ONE).forward, 1),))

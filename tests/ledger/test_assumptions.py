@@ -17,8 +17,7 @@ from privcalc.certificate.claims import pages
 from privcalc.certificate.consistency import check
 from privcalc.certificate.schema import digest
 from privcalc.certificate.story import log_of, of_given
-from privcalc.ledger.assumptions import PAGES, VOID
-from privcalc.ledger.provenance import STATED, Provenance, asked_by, asking
+from privcalc.ledger.assumptions import PAGES, STATED, VOID, Provenance, asked_by, asking
 from privcalc.log.lines import START, chained
 from privcalc.serial import run_to_json
 from proofs.check import ROOT

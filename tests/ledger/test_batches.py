@@ -13,7 +13,7 @@ from scipy import stats
 from watch import Spy, refused, spied
 
 import privcalc as pc
-from privcalc.ledger.batches import _persons
+from privcalc.ledger.drawn import _persons
 
 ALARM = 1e-6 / 20
 

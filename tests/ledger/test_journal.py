@@ -25,8 +25,8 @@ from cases import SLOW
 import privcalc as pc
 from privcalc.certificate.schema import digest
 from privcalc.certificate.story import of_given
+from privcalc.ledger.assumptions import Provenance
 from privcalc.ledger.book import Book
-from privcalc.ledger.provenance import Provenance
 from privcalc.log import file as journal
 
 STEP, OTHER = pc.Gaussian(noise_multiplier=20.0), pc.Laplace(scale=50.0)

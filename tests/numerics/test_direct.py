@@ -11,14 +11,13 @@ from mpmath import mp, mpf
 from reference import steps as reference
 from scipy.special import log_ndtr
 
+from privcalc.numerics.interfaces import RouteFailed
 from privcalc.numerics.routes import contour, direct, lattice
-from privcalc.numerics.routes.direct import Direct
-from privcalc.numerics.routes.law import Law, power
-from privcalc.numerics.routes.route import RouteFailed
+from privcalc.numerics.routes.direct import Direct, Law, power
 from privcalc.numerics.solve import crossing
 from privcalc.pairs.gaussian import GaussianPair
 from privcalc.pairs.pair import Pair
-from privcalc.pairs.sampled import JointConvexityPair, SampledPair
+from privcalc.pairs.poisson import JointConvexityPair, SampledPair
 
 PairCounts = list[tuple[Pair, int]]
 

@@ -16,9 +16,9 @@ from privcalc.interop.opacus.ghost import KeptLoss
 from privcalc.interop.opacus.optimizer import Kept, KeptGhost, KeptPerLayer, keep
 from privcalc.interop.opacus.sampler import Batches, Waiting, check_loader, coin_rate, loader_of
 from privcalc.interop.torch.copies import check_copies
-from privcalc.ledger.batches import Batch
+from privcalc.ledger.assumptions import Provenance, asked_by
+from privcalc.ledger.drawn import Batch
 from privcalc.ledger.ledger import Ledger
-from privcalc.ledger.provenance import Provenance, asked_by
 from privcalc.mechanisms.gaussian import Gaussian
 from privcalc.mechanisms.poisson import PoissonSampled
 from privcalc.numerics.floats import Floats
@@ -120,7 +120,8 @@ def keep_ledger(
     def release(total: Floats, clip_norm: float, waiting: Waiting) -> Floats:
         now = step()
         token = waiting.token or _asked(ledger.batch_from_elsewhere, now, size=waiting.size)
-        return ledger.gaussian(total[None], now, clip_norm=clip_norm, batch=token)[0]  # one row, however long it is
+        noisy: Floats = ledger.gaussian(total[None], now, clip_norm=clip_norm, batch=token)
+        return noisy.ravel()  # of one row, which is no row for each record however long it is
 
     def pay() -> None:
         now = step()

@@ -98,7 +98,7 @@ class Kept(DPOptimizer):  # type: ignore[misc]
             rows = [each.detach().cpu().numpy().ravel() for each in sums]
             total = np.concatenate(rows, dtype=np.float64)
             noisy = torch.from_numpy(self.release(total, self._clip_norm, waiting[0]))
-            for p, each, part in zip(params, sums, noisy.split([each.numel() for each in sums]), strict=True):
+            for p, each, part in zip(params, sums, torch.split(noisy, [each.size for each in rows]), strict=True):
                 p.grad = part.to(each).view_as(p)
         waiting.popleft()  # now: if the draw fails, the sum may be there still, and must not be gone on with
         self._summed = None
@@ -123,7 +123,7 @@ class Kept(DPOptimizer):  # type: ignore[misc]
         sizes = {each.shape[0] for each in found}
         if len(sizes) != 1:
             raise PrivcalcError("grad_sample: must have one gradient per record in every parameter")
-        return sizes.pop()
+        return int(sizes.pop())
 
 
 class KeptPerLayer(Kept, DPPerLayerOptimizer):  # type: ignore[misc]

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from privcalc.numerics.faces import Complexes
 from privcalc.numerics.floats import UNIT, Floats
+from privcalc.numerics.interfaces import Complexes
 from privcalc.numerics.records.bank import Bank
 from privcalc.numerics.records.line import Line
 from privcalc.numerics.records.majorant import weights

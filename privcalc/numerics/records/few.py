@@ -15,8 +15,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from privcalc.numerics.elementary import log_mixture
 from privcalc.numerics.floats import Floats
-from privcalc.numerics.mixture import log_mixture
 from privcalc.numerics.records.bank import CLOSE, Bank
 from privcalc.numerics.records.contour import DIGITS, Contour
 from privcalc.numerics.records.line import TableFailed

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from privcalc.numerics.faces import Complexes
+from privcalc.numerics.elementary import expm1, log_mixture, log_rotated, log_weighted
 from privcalc.numerics.floats import UNIT, Floats
-from privcalc.numerics.mixture import expm1, log_mixture, log_rotated, log_weighted
+from privcalc.numerics.interfaces import Complexes
 from privcalc.numerics.normal_loss import quadrature_error, trapezoid
 from privcalc.numerics.sampled_gaussian import SampledGaussianTransform
 from privcalc.numerics.special import erfcx

@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from privcalc.numerics.faces import Complexes
 from privcalc.numerics.floats import UNIT, Floats
+from privcalc.numerics.interfaces import Complexes
 
 
 class Majorant(NamedTuple):

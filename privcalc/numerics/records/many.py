@@ -16,8 +16,8 @@ import numpy as np
 from numpy.polynomial import chebyshev
 from numpy.typing import NDArray
 
+from privcalc.numerics.elementary import log_mixture
 from privcalc.numerics.floats import Floats
-from privcalc.numerics.mixture import log_mixture
 from privcalc.numerics.records import decay as norm_decay
 from privcalc.numerics.records import table as norm_table
 from privcalc.numerics.records.bank import Bank

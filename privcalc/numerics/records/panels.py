@@ -14,10 +14,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from privcalc.numerics.faces import Complexes, RealValues
-from privcalc.numerics.fan import fan
+from privcalc.numerics.elementary import fan, log1p
 from privcalc.numerics.floats import UNIT, Floats
-from privcalc.numerics.mixture import log1p
+from privcalc.numerics.interfaces import Complexes, RealValues
 from privcalc.numerics.records.line import Line, Rule, TableFailed
 from privcalc.numerics.records.table import THETA, TO_CHEBYSHEV, NormTable, Panel, fit
 from privcalc.numerics.sampled_gaussian import SampledGaussianTransform

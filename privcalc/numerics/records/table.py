@@ -16,9 +16,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.polynomial import chebyshev
 
-from privcalc.numerics.faces import Complexes
+from privcalc.numerics.elementary import log1p
 from privcalc.numerics.floats import UNIT, Floats
-from privcalc.numerics.mixture import log1p
+from privcalc.numerics.interfaces import Complexes
 from privcalc.numerics.records.line import Line, TableFailed
 
 MOMENTS = 14
