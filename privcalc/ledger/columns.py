@@ -233,7 +233,7 @@ def _tells(table: Any) -> bool:
 
 def _of_length(name: str, column: NDArray[Any], size: int) -> NDArray[Any]:
     if len(column) != size:
-        raise PrivcalcError(f"{name}: must have one value per row of the table, or be the name of one column")
+        raise PrivcalcError(f"{name}: must have one value per row, not fewer or more; or be the name of one column")
     return column
 
 
