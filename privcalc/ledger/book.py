@@ -132,7 +132,7 @@ class Book:
             if check_warning(entry["text"]) in self.warnings:
                 raise PrivcalcError(f"entry = {str(entry)[:200]}: must say once what the run was warned of")
             self.warnings[entry["text"]] = None
-        elif kind == "marks":  # of earlier versions (privcalc.ledger.marks)
+        elif kind == "marks":  # of earlier versions (digests.py)
             for each in entry["digests"]:
                 check_digest(each, "[a-z]{1,20}:[0-9a-f]{32}")
         elif kind == "budget":
