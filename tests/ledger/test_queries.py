@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import datetime
 import decimal
 import itertools
 import math
@@ -823,14 +824,74 @@ class Nameless:
 def test_a_name_with_a_part_that_is_missing_is_nobody_s(who):
     """Else each row would be of another person, and one person would move a sum by all of them."""
     rows = [who() for _ in range(4)]
-    found = Asked("count", np.ones(6), 1, person=[*rows, ("a", 1.0), Key("a", 1.0)]).rows()
+    with pytest.warns(pc.PrivcalcWarning, match="equal themselves only"):
+        found = Asked("count", np.ones(6), 1, person=[*rows, ("a", 1.0), Key("a", 1.0)]).rows()
     assert found.taken.tolist() == [False] * 4 + [True] * 2
 
 
-def test_objects_that_equal_themselves_only_are_nobody_s():
-    asked = Asked("count", np.ones(3), 1, person=[Nameless(), Nameless(), "a"])
+class Alone(str):
+    """A text that equals itself only."""
+
+    def __eq__(self, other):
+        return self is other
+
+    def __hash__(self):
+        return id(self)
+
+
+class Hashed:
+    """Equal by name, found by identity."""
+
+    def __init__(self, name):
+        self.name = name
+
+    def __eq__(self, other):
+        return self.name == other.name
+
+    def __hash__(self):
+        return id(self)
+
+
+class Named(Hashed):
+    """Equal by name."""
+
+    def __hash__(self):
+        return hash(self.name)
+
+
+def zero_dimensions(name):
+    return pytest.importorskip("torch").tensor(len(name))
+
+
+@pytest.mark.parametrize(
+    "who",
+    [
+        lambda _: Nameless(),
+        Alone,
+        Hashed,
+        lambda name: Named((name, float("nan"))),
+        zero_dimensions,
+        lambda name: lambda: name,
+    ],
+)
+def test_objects_that_equal_themselves_only_are_nobody_s(who):
+    """Else a person with three rows would count three times."""
+    asked = Asked("count", np.ones(4), 1, person=[who("b"), who("b"), who("b"), "a"])
     with pytest.warns(pc.PrivcalcWarning, match="equal themselves only"):
-        assert asked.rows().taken.tolist() == [False, False, True]
+        assert asked.rows().taken.tolist() == [False] * 3 + [True]
+
+
+def test_names_that_are_equal_are_one_person():
+    when = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
+    for who in (lambda: Named("b"), lambda: Key("b", 1.0), lambda: ("b", 2), lambda: np.float32(3.0), lambda: when):
+        assert Asked("count", np.ones(3), 1, person=[who(), who(), "a"]).rows().taken.tolist() == [True, False, True]
+
+
+def test_numbers_in_single_precision_of_torch_are_warned_of_like_numpy_s():
+    torch = pytest.importorskip("torch")
+    for kind, most in ((torch.float16, 2.0**11), (torch.float32, 2.0**24), (torch.float64, 2.0**53)):
+        with pytest.warns(pc.PrivcalcWarning, match="cannot tell neighbouring"):
+            Asked("count", np.ones(2), 1, person=torch.tensor([most, 1.0], dtype=kind)).rows()
 
 
 def test_columns_of_a_dictionary_with_other_indexes_are_warned_of():
