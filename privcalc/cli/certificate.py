@@ -16,20 +16,27 @@ from privcalc.certificate.text import report
 from privcalc.cli.options import DELTA, JSON, Command
 from privcalc.cli.sign import is_ledger, seals, signed
 from privcalc.files import regular, write_whole
+from privcalc.kernel import composed, said, theorem
+from privcalc.kernel import read as entries
 from privcalc.ledger.digests import secret
 from privcalc.proof import finite_claims
 from privcalc.serial import indented
 from privcalc.terminal import UNCONFIRMED, WRONG, answer, fail, verdict
+
+MASSES = 512
+"""Of the curves of a theorem: Coq composes so many in half a minute, to about two hundredths of ε."""
 
 
 @click.command(cls=Command)
 @click.argument("source", nargs=-1, required=True)
 @DELTA
 @click.option("--out", metavar="CERT", help="File to write the certificate to.")
+@click.option("--coq", metavar="OUT", help="Also write a theorem about this run, which coqc checks in a minute.")
 @JSON
-def certify(source: tuple[str, ...], delta: float, out: str | None, as_json: bool) -> int:
+def certify(source: tuple[str, ...], delta: float, out: str | None, coq: str | None, as_json: bool) -> int:
     """Make a certificate of a ledger, of a run described in JSON, or of several certificates, which it composes."""
     _another("--out", out, source, "the certificate")
+    _another("--coq", coq, [*source, *filter(None, [out])], "the theorem")
     if len(source) > 1 and (ledger := next(filter(is_ledger, source), None)) is not None:
         raise pc.PrivcalcError(
             f"{ledger}: is a ledger: certify each by itself (--out), and then these certificates together"
@@ -37,6 +44,8 @@ def certify(source: tuple[str, ...], delta: float, out: str | None, as_json: boo
     certificate = pc.certify(
         source[0] if len(source) == 1 else [pc.Certificate.load(path) for path in source], delta=delta
     )
+    if coq is not None:
+        write_whole(coq, _theorem(certificate))
     if out is not None:
         certificate.save(out)
     return answer(dict(certificate.document), str(certificate), as_json=as_json)
@@ -53,6 +62,9 @@ def certify(source: tuple[str, ...], delta: float, out: str | None, as_json: boo
 @click.option("--rigorous", is_flag=True, help="Every claim of ε must be proved, or the status is 3.")
 @click.option("--out", metavar="CERT", help="With --rigorous: write the certificate with what was proved.")
 @click.option(
+    "--kernel", is_flag=True, help="Also bound ε in whole numbers, by an algorithm whose theorem Coq checked."
+)
+@click.option(
     "--key", "public", metavar="PUBLIC", help="Public key that CERT must be signed with; CERT may be a ledger, then."
 )
 @click.option("--signature", metavar="SIG", help="With --key: its signature (default CERT.sig).")
@@ -63,6 +75,7 @@ def verify(
     seconds: float | None,
     rigorous: bool,
     out: str | None,
+    kernel: bool,
     public: str | None,
     signature: str | None,
     as_json: bool,
@@ -93,6 +106,8 @@ def verify(
     except pc.NotConfirmed as error:
         return verdict(UNCONFIRMED, f"not confirmed: {error}", as_json=as_json)
     confirmed = (*confirmed, *filter(None, (secret(ledger) for ledger in ledgers if is_ledger(ledger))))
+    if kernel:
+        confirmed = (*confirmed, said(read.document))
     if rigorous and out is not None:
         read.proved(finite_claims(read.document)).save(out)
     return verdict(UNCONFIRMED if first.startswith(UNDECIDED) else 0, confirmed, as_json=as_json)
@@ -132,6 +147,17 @@ def show(certificate: str, html: str | None, as_report: bool, registry: str | No
     if registry is not None:
         write_whole(registry, indented(record(read.document)))
     return answer(dict(read.document), text, as_json=as_json)
+
+
+def _theorem(certificate: pc.Certificate) -> str:
+    """A theorem about the run of a certificate."""
+    document = certificate.document
+    delta = float(document["guarantee"]["delta"])
+    try:
+        found = composed(entries(document["run"], document["relation"]), delta, most=MASSES)
+        return theorem(found, delta, said=str(certificate.run))
+    except ValueError as reason:
+        raise pc.PrivcalcError(f"--coq: {reason}") from None
 
 
 def _page(certificate: pc.Certificate) -> str:

@@ -157,5 +157,3 @@ def reaches(s: Settings, c: Curve, n: int, epsilon: int) -> bool:
     for _ in range(ROOT):
         most = most * most >> s.bits
     return least <= most
-
-

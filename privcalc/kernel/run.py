@@ -13,11 +13,14 @@ from privcalc.kernel.curve import Curve, Settings
 from privcalc.kernel.tables import tables, window
 
 MOST_ENTRIES, MOST_USES = 64, 10**9
-FINEST, COARSEST = 20, 3
+FINEST, COARSEST = 20, 1
 """Of the grid x = 1 + 2^-grid."""
 
 FIRST = 4
 """How many times as large a table may be as what is composed from it: losses of one step need a finer grid."""
+
+LEAST = 1e-50
+"""Of δ: below, numbers of so many digits take minutes."""
 
 GUARD = 80
 """Bits of a unit below δ: roundings of a unit in each of some thousand masses, at each of 30 squarings, come to less
@@ -46,8 +49,10 @@ def read(run: Iterable[Mapping[str, Any]], relation: str) -> list[Entry]:
         if mechanism["kind"] != "Gaussian" or set(mechanism) != {"kind", "noise_multiplier"}:
             raise ValueError(f"{mechanism['kind']}: is not Gaussian, or not Poisson-sampled Gaussian")
         sigma, count = Fraction(mechanism["noise_multiplier"]), entry["count"]
-        if not (0 < rate <= 1 and Fraction(1, 50) <= sigma <= 10**6 and 1 <= count <= MOST_USES):
-            raise ValueError(f"noise_multiplier = {float(sigma)!r}, rate = {float(rate)!r}, count = {count}: out of range")
+        if not (0 < rate <= 1 and Fraction(1, 10) <= sigma <= 10**6 and 1 <= count <= MOST_USES):
+            raise ValueError(
+                f"noise_multiplier = {float(sigma)!r}, rate = {float(rate)!r}, count = {count}: out of range"
+            )
         found.append((sigma, rate, count))
     if not 1 <= len(found) <= MOST_ENTRIES:
         raise ValueError(f"run: has {len(found)} entries, and must have 1 to {MOST_ENTRIES}")
@@ -110,8 +115,8 @@ def composed(entries: Iterable[Entry], delta: float, *, most: int = 4096) -> Com
         >>> 3.2 < found.epsilon(1e-5) < 3.4
         True
     """
-    if not 1e-300 <= delta < 1:
-        raise ValueError(f"delta = {delta!r}: must be in [1e-300, 1)")
+    if not LEAST <= delta < 1:
+        raise ValueError(f"delta = {delta!r}: must be in [{LEAST!r}, 1)")
     entries = list(entries)
     uses = sum(count for _, _, count in entries)
     bits = GUARD + math.ceil(-math.log2(delta))
@@ -126,3 +131,22 @@ def composed(entries: Iterable[Entry], delta: float, *, most: int = 4096) -> Com
     pairs = [tables(s, sigma, rate) for sigma, rate, _ in entries]
     removed, added = ([(*pair[side], e[2]) for pair, e in zip(pairs, entries, strict=True)] for side in (0, 1))
     return Composed(s, (curve.composed(s, removed), curve.composed(s, added)), (removed, added))
+
+
+def said(document: Mapping[str, Any]) -> str:
+    """What whole numbers prove of a certificate's guarantee, in a sentence; where they know nothing, why.
+
+    Args:
+        document: the JSON object of a certificate.
+    """
+    delta = float(document["guarantee"]["delta"])
+    try:
+        epsilon = composed(read(document["run"], document["relation"]), delta).epsilon(delta)
+    except ValueError as reason:
+        return f"whole numbers: nothing is known to them of this run ({reason})"
+    if epsilon == math.inf:
+        return f"whole numbers: no ε is proved at δ = {delta!r}"
+    return (
+        f"whole numbers: ε ≤ {epsilon!r} at δ = {delta!r}, {document['relation']}, by an algorithm whose composition "
+        "is a theorem that Coq checked (proofs/kernel.md says what is not)"
+    )

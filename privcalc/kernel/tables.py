@@ -21,28 +21,27 @@ def window(s: Settings, sigma: float, rate: float) -> tuple[int, int]:
     reach = math.sqrt(-2 * math.log(left)) / sigma
     far = 1 / (2 * sigma**2) + reach
     highest = far if far > 600 else math.log1p(rate * math.expm1(far))
-    lowest = 1 / (2 * sigma**2) - reach if rate == 1 else math.log1p(-rate)
+    lowest = -far if rate == 1 else max(-far, math.log1p(-rate))  # of an added record the largest is −log(1 − q)
     return min(-1, math.floor(lowest / step)), max(1, math.ceil(highest / step))
 
 
 def tables(s: Settings, sigma: Fraction, rate: Fraction) -> tuple[tuple[int, list[int]], tuple[int, list[int]]]:
     """The first power and the bounds of δ for a removed record, and for an added one.
 
-    Removed, with γ = x^k: δ = q·(Φ(a) − γ'·Φ(a − 1/σ)), a = 1/(2σ) − σ·ln γ', γ' = (γ − 1 + q)/q, and 1 − γ where γ' ≤ 0
-    (Poisson sampling: ``proofs/poisson.md``). Added: 1 − γ + γ times what a removed one's is at 1/γ.
+    Removed, with γ = x^k: δ = q·(Φ(a) − γ'·Φ(a − 1/σ)), a = 1/(2σ) − σ·ln γ', γ' = (γ − 1 + q)/q, and 1 − γ where
+    γ' ≤ 0 (Poisson sampling: ``proofs/poisson.md``). Added: 1 − γ + γ times what a removed one's is at 1/γ.
     """
     low, high = window(s, float(sigma), float(rate))
     x, one = base(s, 0)[0], 1 << s.bits
     bits = s.bits + EXTRA + math.ceil(max(-low, high) * math.log2(x / one))
-    powers = _powers(s, low, high, bits)
+    powers = _powers(s, -max(-low, high), max(-low, high), bits)
     removed = [_removed(powers[k], sigma, rate, bits) for k in range(low, high + 1)]
     unit = 1 << bits - s.bits
     first = [ceil_div(max(0, most), unit) for _, most in removed]
-    added = list[int]()
-    for k in range(-high, -low + 1):
-        least, most = _inverse(powers[-k], bits)
-        share = removed[-k - low][1]
-        added.append(ceil_div(max(0, (1 << bits) - least + ceil_div(most * share, 1 << bits)), unit))
+    added = [  # 1 − γ(1 − δ_removed(1/γ)); the second factor is at most 1/γ, so that only γ's relative error counts
+        ceil_div(max(0, (1 << bits) - (powers[k][0] * max(0, (1 << bits) - removed[-k - low][1]) >> bits)), unit)
+        for k in range(-high, -low + 1)
+    ]
     return (low, first), (-high, added)
 
 
@@ -57,10 +56,6 @@ def _powers(s: Settings, low: int, high: int, bits: int) -> dict[int, Between]:
         least, most = found[k + 1]
         found[k] = least * scale // (scale + 1), ceil_div(most * scale, scale + 1)
     return found
-
-
-def _inverse(value: Between, bits: int) -> Between:
-    return (1 << 2 * bits) // value[1], ceil_div(1 << 2 * bits, value[0])
 
 
 def _removed(gamma: Between, sigma: Fraction, rate: Fraction, bits: int) -> Between:
