@@ -236,6 +236,22 @@ def test_an_epoch_that_was_left_stays_charged_and_the_next_one_is_fresh(tmp_path
     refused(spy, "has 0 more of it", lambda ledger=again: ledger.batch(PLACES, records=50))
 
 
+@pytest.mark.parametrize(
+    "kind", ["float16", "[float16]", "uint8", "bool", "torch.bfloat16", "torch.float8_e4m3fn", "pandas.int8"]
+)
+def test_sums_of_few_bits_are_refused(kind):
+    """One record can move them by more than its own contribution; a list is of the type of its numbers."""
+    package, _, name = kind.strip("[]").rpartition(".")
+    values = np.ones(2, dtype=name) if not package else None
+    if package == "torch":
+        torch = pytest.importorskip("torch")
+        values = torch.ones(2).to(getattr(torch, name))
+    elif package == "pandas":
+        values = pytest.importorskip("pandas").Series([1, 1], dtype=name)
+    with pytest.raises(pc.PrivcalcError, match="wraps around"):
+        pc.Ledger(None, plan=NOISE).gaussian(list(values) if kind[0] == "[" else values, NOISE, clip_norm=1.0)
+
+
 class Alone(str):
     """A text that equals itself only."""
 
