@@ -15,8 +15,7 @@ from html import escape
 
 from privcalc.budget.budget import Budget
 from privcalc.budget.history import History, Reservation
-from privcalc.certificate.frame import clean, template
-from privcalc.certificate.html import embedded
+from privcalc.certificate.html import clean, embedded, template
 from privcalc.certificate.text import plain
 from privcalc.enclosure import Enclosure
 from privcalc.errors import PrivcalcError

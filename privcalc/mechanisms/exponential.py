@@ -155,7 +155,7 @@ class ExponentialMechanism(Mechanism):
 
     kind = "ExponentialMechanism"
     page = "exponential.md"
-    needs = ("candidates",)
+    needs = ("candidates", "monotone")
     draws = "select"
     scheme = None
 
@@ -218,7 +218,7 @@ class TopK(Mechanism):
 
     kind = "TopK"
     page = "exponential.md"
-    needs = ("candidates",)
+    needs = ("candidates", "monotone")
     draws = "select"
     scheme = None
 
