@@ -327,8 +327,8 @@ class DiscreteGaussian(Additive):
         """Two opposite records, all others null: in one coordinate, or in as many as may move by 1."""
         if self.sigma > WIDEST:
             return ()
-        found = (self._ones(1) or DiscreteGaussianPair(self.sigma, math.floor(self.sensitivity))).opposed(rate)
-        return () if found is None else (found,)
+        pair = (self._ones(1) or DiscreteGaussianPair(self.sigma, math.floor(self.sensitivity))).opposed(rate)
+        return () if pair is None else (pair,)
 
     def _ones(self, moves: int) -> DiscreteGaussianPair | None:
         """Return the pair in which ⌊C²⌋ coordinates move by 1: it dominates where C < 2 and entries are at most 1."""

@@ -111,8 +111,8 @@ def _log_sinhc(x: Floats) -> Floats:
     for k in range(9, 1, -1):
         series = 1 + z / (2 * k * (2 * k + 1)) * series
     large = np.maximum(x, 1.0)
-    found = np.where(x < 1, np.log1p(z / 6 * series), large + np.log(-np.expm1(-2 * large) / (2 * large)))
-    return np.asarray(found, dtype=np.float64)
+    value = np.where(x < 1, np.log1p(z / 6 * series), large + np.log(-np.expm1(-2 * large) / (2 * large)))
+    return np.asarray(value, dtype=np.float64)
 
 
 def _two_raised(a: float, rate: float, share: float) -> TwoPointPair:

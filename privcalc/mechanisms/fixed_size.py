@@ -9,7 +9,7 @@ from fractions import Fraction
 import numpy as np
 
 from privcalc import errors
-from privcalc.mechanisms.poisson import PoissonSampled
+from privcalc.mechanisms.poisson import gaussian_mu
 from privcalc.mechanisms.sampler import Batched, Claimed, Command, Indices, Option, Sampled, Sampler, check_unsampled
 from privcalc.numerics.floats import TINY, UNIT, Floats
 from privcalc.numerics.gaussian_mixture import LEAST_LOG_NEVER, Draws
@@ -317,7 +317,8 @@ class WithReplacementSampled(Sampled):
 
     def _drawn(self, relation: Relation) -> Pairs:
         """In a data set of this size."""
-        mu, draws = self._mu(relation), self.batch_size
+        mu = gaussian_mu(self.mechanism, 0.5, relation, "WithReplacementSampled")
+        draws = self.batch_size
         apart = mu if relation not in (ADD_OR_REMOVE_ONE, REPLACE_ONE) else 2 * mu
         if self.dataset_size == 1:
             if relation is ADD_OR_REMOVE_ONE:
@@ -337,13 +338,3 @@ class WithReplacementSampled(Sampled):
         occurs = swapped if relation is REPLACE_ONE else one
         also = (one.lower(),) if relation is REPLACE_ONE else ()
         return Pairs(bound, bound, occurs.lower(), alternative=(other, other), bound="joint convexity", also=also)
-
-    def _mu(self, relation: Relation) -> float:
-        """μ of one draw of one record."""
-        PoissonSampled(self.mechanism, 0.5).pairs(relation)  # raises where there is no guarantee
-        one = self.mechanism.pairs(ADD_OR_REMOVE_ONE)
-        if one.attained is not None or one.forward.gdp is None:
-            raise errors.PrivcalcError(
-                f"mechanism = {self.mechanism}: must be Gaussian or GDP in WithReplacementSampled"
-            )
-        return one.forward.gdp

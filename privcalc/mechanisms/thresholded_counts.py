@@ -46,9 +46,9 @@ class Part:
         inner = epsilon + (self.came - self.went)
         delta, tail, error = self._inside(inner)
         size = (self.came + self.went) * CHANCE + UNIT * np.abs(epsilon)
-        found = sure + kept * delta
+        whole = sure + kept * delta
         return ProfileValues(
-            found, kept * tail, kept * error + 2 * (sure * CHANCE + size * (tail + delta)) + 8 * UNIT * found
+            whole, kept * tail, kept * error + 2 * (sure * CHANCE + size * (tail + delta)) + 8 * UNIT * whole
         )
 
     def _inside(self, x: Floats) -> ProfileValues:
@@ -100,8 +100,8 @@ class NewKeysPair(SymmetricPair):
 
     def _largest(self, epsilon: Floats) -> ProfileValues:
         """Return the largest profile of all parts at each ε."""
-        found = [part.profile(epsilon) for part in self.parts]
-        delta, tail, error = (np.stack([values[i] for values in found]) for i in range(3))
+        profiles = [part.profile(epsilon) for part in self.parts]
+        delta, tail, error = (np.stack([values[i] for values in profiles]) for i in range(3))
         at = np.argmax(delta, axis=0)[None]
         return ProfileValues(np.take_along_axis(delta, at, 0)[0], np.take_along_axis(tail, at, 0)[0], error.max(axis=0))
 
@@ -151,9 +151,9 @@ class LaplaceSumPair(SymmetricPair):
         """
         if self.count == 1:
             return LaplacePair(self.a).profile(epsilon)
-        found = laplace_sum_profile(self.a, self.count, epsilon)
-        if found is not None:
-            return found
+        exact = laplace_sum_profile(self.a, self.count, epsilon)
+        if exact is not None:
+            return exact
         high, _, high_error = LaplacePair(self.max_loss).profile(epsilon)
         some = laplace_sum_profile(self.a, MOST_COUNT, epsilon) if self.count > MOST_COUNT else None
         low, tail, error = some or ProfileValues(0 * high, 0 * high, 0 * high)

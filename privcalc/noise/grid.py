@@ -101,11 +101,11 @@ class Grid:
             values: finite.
             noise: as many whole numbers, in one dimension.
         """
-        flat, found = values.ravel(), np.empty(values.size)
+        flat, total = values.ravel(), np.empty(values.size)
         for start in range(0, flat.size, BLOCK):
             part = slice(start, start + BLOCK)
-            found[part] = self._add(flat[part], noise[part])
-        return found.reshape(values.shape)
+            total[part] = self._add(flat[part], noise[part])
+        return total.reshape(values.shape)
 
     def _add(self, values: Floats, noise: NDArray[np.int64]) -> Floats:
         """Return sums plus noise, both ways for all numbers, so that time does not tell which are large."""
@@ -119,12 +119,12 @@ class Grid:
         np.copyto(scaled, 0.0, where=large)
         whole = np.rint(scaled, out=scaled).astype(np.int64)
         whole += noise
-        found: Floats = np.ldexp(whole.astype(np.float64), self.exponent)
-        np.copyto(found, far, where=large)
+        total: Floats = np.ldexp(whole.astype(np.float64), self.exponent)
+        np.copyto(total, far, where=large)
         for i in np.flatnonzero(beyond):
             if large[i]:
-                found[i] = _nearest(Fraction(values[i]) + int(noise[i]) * Fraction(2) ** self.exponent)
-        return found
+                total[i] = _nearest(Fraction(values[i]) + int(noise[i]) * Fraction(2) ** self.exponent)
+        return total
 
 
 def needed(
@@ -148,8 +148,8 @@ def _power(x: Fraction) -> int:
 
 def _up(x: Fraction) -> float:
     """The least double that is not less."""
-    found = float(x)
-    return found if found >= x else math.nextafter(found, math.inf)
+    least = float(x)
+    return least if least >= x else math.nextafter(least, math.inf)
 
 
 def _nearest(x: Fraction) -> float:
@@ -163,10 +163,10 @@ def _grid(noise_multiplier: float, clip_norm: float, coordinates: int, error: fl
     z, bound, root = Fraction(noise_multiplier), Fraction(clip_norm) + 2 * Fraction(error), _root(coordinates, norm)
     noise = _power(z * bound)
     exponent = max(noise - LEAST + finer, min(noise - FINE + finer, _power(bound / root) - CHEAP))
-    found = Grid(exponent, _up(z * (bound + root * Fraction(2) ** exponent)))
-    if math.ldexp(found.steps, finer) > MOST:
+    grid = Grid(exponent, _up(z * (bound + root * Fraction(2) ** exponent)))
+    if math.ldexp(grid.steps, finer) > MOST:
         raise PrivcalcError(
             f"noise_multiplier = {noise_multiplier!r}, coordinates = {coordinates!r}: no grid of doubles is fine "
             f"enough; the former times {'the latter' if norm == 1 else 'the root of the latter'} must not be above 2^51"
         )
-    return found
+    return grid

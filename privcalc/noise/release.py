@@ -40,12 +40,12 @@ def finite(name: str, values: object) -> NDArray[np.float64]:
     Raises:
         PrivcalcError: if they are not finite real numbers: then there are records without any bound.
     """
-    found = np.array(clipped(name, values), dtype=np.float64)
-    if not np.all(np.isfinite(found)):
+    doubles = np.array(clipped(name, values), dtype=np.float64)
+    if not np.all(np.isfinite(doubles)):
         raise PrivcalcError(
             f"{name}: must be finite; NaN would pass through the noise. Clip contributions, and NaN to 0, first"
         )
-    return found
+    return doubles
 
 
 def integers(name: str, values: object) -> NDArray[np.int64]:
@@ -54,10 +54,10 @@ def integers(name: str, values: object) -> NDArray[np.int64]:
     Raises:
         PrivcalcError: if they are none.
     """
-    found = clipped(name, values)
-    if found.dtype.kind not in "iu":
-        raise PrivcalcError(f"{name}: must be integers for a discrete mechanism, not {found.dtype}")
-    return found.astype(np.int64)
+    checked = clipped(name, values)
+    if checked.dtype.kind not in "iu":
+        raise PrivcalcError(f"{name}: must be integers for a discrete mechanism, not {checked.dtype}")
+    return checked.astype(np.int64)
 
 
 def noisy(values: Array, found: NDArray[Any]) -> Array:
