@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import functools
 import math
+import signal
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -26,13 +27,17 @@ from privcalc.composition.question import Laid
 from privcalc.composition.uses import Uses
 
 PAGE = Path("results/routes.md")
+LIMIT = 20
+"""Seconds that a question may take without a route."""
+
 HEAD = """# Which routes answer
 
 Written by `python -m benchmarks.routes`: {count} questions of `benchmarks.accountants` and `benchmarks.slow_tail`.
 *Laid*: the route was tried and could answer. *Answers*: it made a difference to an end that was returned. *Loss*: by
 how much the answer's width, over its upper end, is larger without the route; counted above 10⁻⁶ and 10⁻³, and the
-largest. *Seconds*: processor seconds of the questions for which it was laid, with and without it. What needs none of
-them has a closed form, or theorems.
+largest. *Seconds*: processor seconds of the questions for which it was laid, with and without it; where there was no
+answer after {limit} seconds the loss is ∞. What needs none of them has a closed form, theorems, or the table of many
+questions at once.
 
 | route | laid | answers | loss > 1e-6 | > 1e-3 | largest | where | seconds | without |
 |---|---|---|---|---|---|---|---|---|
@@ -76,10 +81,20 @@ def ask(name: str, case: Case, without: str = "") -> Asked | None:
 
         return route._replace(lay=lay)
 
+    def late(*_: object) -> None:
+        raise TimeoutError
+
     table = tuple(spy(route) for route in ladder.LADDER if route.name != without)
     start = time.process_time()
-    with mock.patch.object(ladder, "LADDER", table):
-        found = case()
+    signal.signal(signal.SIGPROF, late)
+    signal.setitimer(signal.ITIMER_PROF, LIMIT if without else 0)
+    try:
+        with mock.patch.object(ladder, "LADDER", table):
+            found = case()
+    except TimeoutError:
+        return Asked(name, case, frozenset(laid), frozenset(), math.inf, LIMIT)
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
     seconds = time.process_time() - start
     if isinstance(found, pc.Enclosure):
         ends, remark = (found.lower, found.upper), found.route
@@ -111,7 +126,7 @@ def main() -> None:
     asked = [found for name, case in questions(quick) if (found := ask(name, case))]
     names = dict.fromkeys(route.name for route in ladder.LADDER)
     none = sum(not one.laid for one in asked)
-    text = HEAD.format(count=len(asked)) + "".join(line(asked, name) for name in names)
+    text = HEAD.format(count=len(asked), limit=LIMIT) + "".join(line(asked, name) for name in names)
     text += f"| none | {none} | {none} | – | – | – | – | – | – |\n"
     print(text)
     if not quick:

@@ -15,7 +15,7 @@ import secrets
 from typing import Self
 
 from privcalc import errors
-from privcalc.budget.history import Reservation, Rules, Witness, chain_of, charge_line
+from privcalc.budget.history import Reservation, Rules, chain_of, charge_line
 from privcalc.budget.pool import Odometer, Pool
 from privcalc.budget.reserved import Reserved, anchored, check_open, settle, settled
 from privcalc.enclosure import Enclosure
@@ -23,7 +23,7 @@ from privcalc.errors import PrivcalcError
 from privcalc.ledger.book import Book, uses_of
 from privcalc.ledger.rules import Single
 from privcalc.ledger.terms import Terms, check_label
-from privcalc.log.database import Transaction
+from privcalc.log.database import Transaction, Witness
 from privcalc.log.file import line_of, read
 from privcalc.log.lines import hash_in
 from privcalc.numerics.floats import Floats

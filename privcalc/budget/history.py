@@ -1,30 +1,25 @@
 """What a budget's history says: its terms, what is reserved, what was settled; read from its lines one after another.
 
 Whether there is room is a function of the multiset of all that is charged, whatever the order in which it was: anyone
-with the lines, or with the ledgers, computes the same (``proofs/budgets.md``). A witness, a small file that is kept
-apart from the store, remembers how many lines there were.
+with the lines, or with the ledgers, computes the same (``proofs/budgets.md``).
 """
 
 from __future__ import annotations
 
-import contextlib
 import datetime
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from types import NoneType
 
 from privcalc import errors, serial
 from privcalc.budget.pool import Pool
 from privcalc.errors import Contradiction, PrivcalcError
-from privcalc.files import named, read_whole, write_whole
 from privcalc.ledger.assumptions import Assumptions
 from privcalc.ledger.terms import Terms, check_label, mechanism_of
-from privcalc.log.database import Shared, connect
+from privcalc.log.database import Shared, Witness, connect
 from privcalc.relation import Relation
 from privcalc.run import Mechanism, Run
-from privcalc.serial import Field, Json, canonical, check_fields
+from privcalc.serial import Field, Json, check_fields
 
 FORMAT, VERSION = "privcalc budget", 1
 
@@ -237,53 +232,6 @@ def charge_line(kind: str, reservation: str, run: Run, **more: object) -> Json:
 def readmit_line(name: str, reason: str, lines: int, digest: str) -> Json:
     """A line that says why a store is used again, and what was seen in it that it has forgotten."""
     return {"type": "readmit", "name": name, "reason": reason, "time": now(), "lines": lines, "hash": digest}
-
-
-WITNESS = "privcalc witness"
-LARGEST = 1 << 12
-"""Bytes of a witness, of which it has some three hundred."""
-
-FIELDS = {
-    "format": Field((str,), among=(WITNESS,)),
-    "dataset": Field((str,)),
-    "lines": Field((int,)),
-    "hash": Field((str,)),
-}
-
-
-class Witness:
-    """What was seen of one data set's history; the file is made when there is something to remember."""
-
-    def __init__(self, path: str | os.PathLike[str], dataset: str) -> None:
-        self.path: Path = named(path, name="witness")
-        self.dataset = dataset
-
-    def seen(self) -> tuple[int, str] | None:
-        """Lines, and the hash of the last; None if it has seen nothing.
-
-        Raises:
-            PrivcalcError: if the file is of another data set, or no witness.
-        """
-        with contextlib.suppress(FileNotFoundError):
-            found = serial.parse(read_whole(self.path, name="witness", limit=LARGEST), f"witness = {str(self.path)!r}")
-            check_fields(f"witness = {str(self.path)!r}", found, FIELDS)
-            if found["dataset"] != self.dataset:
-                raise PrivcalcError(
-                    f"witness = {str(self.path)!r}: is of {found['dataset']!r}, not of {self.dataset!r}"
-                )
-            return found["lines"], found["hash"]
-        return None
-
-    def remember(self, lines: int, digest: str) -> None:
-        """That the history came this far. Two processes may write at once: the file then has the one or the other."""
-        if (self.seen() or (0, ""))[0] < lines:
-            self.write(lines, digest)
-
-    def write(self, lines: int, digest: str) -> None:
-        """That this is what was seen, whatever it was before."""
-        write_whole(
-            self.path, canonical({"format": WITNESS, "dataset": self.dataset, "lines": lines, "hash": digest}) + "\n"
-        )
 
 
 Chain = Shared[History]

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from privcalc.certificate.schema import ALPHAS, CURVE, NUMBERS, ROUTES
+from privcalc.certificate.schema import ALPHAS, CURVE, NUMBERS, RETIRED, ROUTES
 from privcalc.errors import PrivcalcError
 from privcalc.relation import REPLACE_ONE, Relation
 from privcalc.run import Mechanism, Run
@@ -80,7 +80,7 @@ def pages(run: Run, relation: Relation, numbers: Mapping[str, Any], needed: Iter
     if relation is REPLACE_ONE and "poisson.md" in own:
         own.append("replace_one.md")
     used = [name for claim in each(numbers) for name in claim.value["route"].split("+")]
-    known = ROUTES | {PRIVATE: "assumptions.md"}
+    known = ROUTES | RETIRED | {PRIVATE: "assumptions.md"}
     if unknown := [name for name in used if name not in known]:
         raise PrivcalcError(f"route = {unknown[0]!r}: must be one of {', '.join(ROUTES)}")
     shared = ("gdp.md", "conversions.md", "ledger.md", "assumptions.md", "certificate.md", *needed)

@@ -16,7 +16,7 @@ from privcalc.certificate.sheet import sheet
 from privcalc.cli.options import DELTA, JSON, Command
 from privcalc.cli.sign import is_ledger, seals, signed
 from privcalc.files import regular, write_whole
-from privcalc.ledger.marks import secret
+from privcalc.ledger.digests import secret
 from privcalc.proof import finite_claims
 from privcalc.serial import indented
 from privcalc.terminal import UNCONFIRMED, WRONG, answer, fail, verdict

@@ -74,6 +74,7 @@ class Account(Single):
             raise
         self._undrawn: dict[Use, int] = {}
         self._charged = 0
+        self._noted: Json | None = None
         self._process = os.getpid()
         self._paused = False
         self._lock = threading.Lock()
@@ -290,10 +291,11 @@ class Account(Single):
             self._undrawn[use] -= count
 
     def _note(self, mechanism: Mechanism, entry: Json) -> None:
-        """Write down how the first sum of a kind is drawn, before it is."""
+        """Write down how the first sum of a kind is drawn, before it is; steps of a run have one entry."""
         with self._held():
-            if kind_of(mechanism, entry) not in self._book.draws:
+            if entry is not self._noted and kind_of(mechanism, entry) not in self._book.draws:
                 self._enter(entry)
+            self._noted = entry
 
     def _enter(self, entry: Json) -> None:
         """Write a line that charges nothing, and read it."""

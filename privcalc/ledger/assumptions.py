@@ -328,17 +328,22 @@ def asked_by(told: Provenance) -> Iterator[None]:
     Raises:
         PrivcalcError: if it says what the ledger alone can know.
     """
-    ours = Provenance(**dataclasses.asdict(told))
+    before = _ASKING.set(_told(told))
+    try:
+        yield
+    finally:
+        _ASKING.reset(before)
+
+
+@functools.lru_cache(maxsize=64)
+def _told(told: Provenance) -> Provenance:
+    """It, checked; steps of a run say the same again and again."""
     if not isinstance(told, Answered) and (_by_ledger(told) or told.by == "table question" or told.seen):
         raise PrivcalcError(
             f"told = {told!r}: must say who clipped and what divides, and by which code; what is drawn, derived, or "
             "paid for rounding, the ledger writes down itself"
         )
-    before = _ASKING.set(ours)
-    try:
-        yield
-    finally:
-        _ASKING.reset(before)
+    return Provenance(**dataclasses.asdict(told))
 
 
 @functools.lru_cache(maxsize=64)

@@ -132,7 +132,7 @@ class Book:
             if check_warning(entry["text"]) in self.warnings:
                 raise PrivcalcError(f"entry = {str(entry)[:200]}: must say once what the run was warned of")
             self.warnings[entry["text"]] = None
-        elif kind == "marks":  # of earlier versions (privcalc.ledger.marks)
+        elif kind == "marks":  # of earlier versions (digests.py)
             for each in entry["digests"]:
                 check_digest(each, "[a-z]{1,20}:[0-9a-f]{32}")
         elif kind == "budget":
@@ -307,14 +307,18 @@ def draw_of(mechanism: Mechanism, *, clip_norm: float, coordinates: int, error: 
     Raises:
         PrivcalcError: if there is none.
     """
+    allowed = "a finite number >= 0 (at most 1e100)"
+    paid = None if error is None else errors.real("error", error, allowed, low=0.0, high=1e100)
+    return _draw_of(mechanism, float(clip_norm), coordinates, paid)
+
+
+@functools.lru_cache(maxsize=16)
+def _draw_of(mechanism: Mechanism, clip_norm: float, coordinates: int, error: float | None) -> tuple[Grid, Json]:
+    """What nobody writes to: steps of a run ask for the same again and again."""
     noise, given = drawn_as(mechanism), 0.0 if error is None else error
     options: dict[str, Any] = {"clip_norm": clip_norm, "coordinates": _size(noise, coordinates), "error": given}
     grid = Grid.of(noise.multiplier, **options, norm=noise.norm, finer=noise.finer)
-    public = {
-        "clip_norm": float(clip_norm),
-        "coordinates": coordinates,
-        "error": None if error is None else float(error),
-    }
+    public = {"clip_norm": clip_norm, "coordinates": coordinates, "error": error}
     return grid, {
         "type": "draw",
         "mechanism": _as_json(mechanism),

@@ -39,8 +39,6 @@ from privcalc.relation import ADD_OR_REMOVE_ONE, Relation
 from privcalc.run import Mechanism, Run
 from privcalc.strategies.participation import MinSeparation
 
-__all__ = ["Batch", "Ledger"]
-
 Array = TypeVar("Array")
 Key = TypeVar("Key", bound=Hashable)
 

@@ -153,16 +153,11 @@ def _one_row(scores: object, values: NDArray[Any]) -> bool:
     )  # parts without records may share their zeros
 
 
-def _both_ways(mechanism: Choice | TopK) -> Choice | TopK:
+def _both_ways(mechanism: Choice) -> Choice:
     """The same for scores that a record may move either way."""
-    match mechanism:
-        case NoisyMax():
-            return NoisyMax(mechanism.level, noise=mechanism.noise, monotone=False)
-        case PermuteAndFlip():
-            return PermuteAndFlip(mechanism.level, monotone=False)
-        case ExponentialMechanism():
-            return ExponentialMechanism(mechanism.level, monotone=False)
-    return mechanism
+    if isinstance(mechanism, NoisyMax):
+        return NoisyMax(mechanism.level, noise=mechanism.noise, monotone=False)
+    return type(mechanism)(mechanism.level, monotone=False)
 
 
 def _choose(noise: Noise, scores: Floats, mechanism: Choice | TopK, sensitivity: float) -> int | NDArray[np.int64]:

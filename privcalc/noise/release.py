@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -40,12 +41,20 @@ def finite(name: str, values: object) -> NDArray[np.float64]:
     Raises:
         PrivcalcError: if they are not finite real numbers: then there are records without any bound.
     """
-    doubles = np.array(clipped(name, values), dtype=np.float64)
-    if not np.all(np.isfinite(doubles)):
+    plain = type(values) is np.ndarray and values.dtype == np.float64
+    found = np.array(values if plain else clipped(name, values), dtype=np.float64)
+    if not math.isfinite(length(found)) and not np.isfinite(found).all():  # squares may overflow
         raise PrivcalcError(
             f"{name}: must be finite; NaN would pass through the noise. Clip contributions, and NaN to 0, first"
         )
-    return doubles
+    return found
+
+
+def length(values: NDArray[np.float64]) -> float:
+    """The L2 norm; ∞ where squares overflow."""
+    flat = values.ravel()
+    with np.errstate(over="ignore", invalid="ignore"):
+        return math.sqrt(np.dot(flat, flat))
 
 
 def integers(name: str, values: object) -> NDArray[np.int64]:
@@ -73,7 +82,7 @@ def noisy(values: Array, found: NDArray[Any]) -> Array:
     if isinstance(values, (int, float)):
         return int(found) if whole else float(found)  # type: ignore[return-value]
     kind = np.asarray(values).dtype
-    return cast(Array, found.astype(kind) if kind.kind == "f" else found)
+    return cast(Array, found.astype(kind, copy=False) if kind.kind == "f" else found)
 
 
 __all__ = ["clipped", "finite", "gaussian", "integers", "laplace", "noisy"]
