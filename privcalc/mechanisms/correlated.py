@@ -12,7 +12,7 @@ import numpy as np
 
 from privcalc import errors
 from privcalc.errors import PrivcalcError
-from privcalc.mechanisms.additive import Additive
+from privcalc.mechanisms.bases import Additive
 from privcalc.mechanisms.gaussian import Gaussian
 from privcalc.mechanisms.poisson import PoissonSampled
 from privcalc.mechanisms.random_allocation import RandomAllocation

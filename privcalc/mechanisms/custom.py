@@ -21,7 +21,7 @@ from privcalc.pairs.discrete import DiscretePair
 from privcalc.pairs.dominating import NOTHING, Pairs
 from privcalc.pairs.pair import LeakPair, Pair
 from privcalc.pairs.two_point import symmetric_mu
-from privcalc.relation import ADD_OR_REMOVE_ONE, REPLACE_ONE, Relation
+from privcalc.relation import ADD_OR_REMOVE_ONE, REPLACE_ONE, Relation, check_relation
 
 __all__ = ["CustomMechanism"]
 
@@ -188,7 +188,7 @@ class DiscreteMechanism(CustomMechanism):
             )
         if not any(x and y for x, y in zip(p, q, strict=True)):
             raise errors.PrivcalcError("with_record and without_record: no outcome is common to both, every δ is 1")
-        self._set(relation, p=p, q=q)
+        self._set(p=p, q=q, relation=check_relation(relation))
 
     @classmethod
     def of_json(cls, **arguments: Any) -> DiscreteMechanism:
@@ -226,7 +226,7 @@ class ProfileMechanism(CustomMechanism):
     relation: Relation
 
     def __init__(self, pair: ProfilePair, exact: bool, relation: Relation) -> None:
-        self._set(relation, pair=pair, exact=exact)
+        self._set(pair=pair, exact=exact, relation=check_relation(relation))
 
     def _pairs(self) -> Pairs:
         pairs = Pairs(self.pair, self.pair.reverse, NOTHING, attained_alone=self.exact, bound="given profile")

@@ -82,11 +82,11 @@ class NegativeBinomial:
         """E[K] = η(1 − γ)/(γ(1 − γ^η)), for η = 0 its limit."""
         if self.gamma == 1:
             return 1.0
-        return (1 - self.gamma) / self.gamma / self._between(-math.log(self.gamma))
+        return float((1 - self.gamma) / self.gamma / self._between(-math.log(self.gamma)))
 
-    def _between(self, x: float) -> float:
+    def _between(self, x: Any) -> Any:
         """Return (1 − e^{−ηx})/η, which is x at η = 0."""
-        return -math.expm1(-self.eta * x) / self.eta if self.eta else x
+        return -np.expm1(-self.eta * x) / self.eta if self.eta else x
 
     def better(self, a: Floats) -> Floats:
         """Return (1 − r^{−η})/(1 − γ^η), r = 1 + a(1 − γ)/γ, the probability that ``Poisson.better`` describes."""
@@ -94,8 +94,7 @@ class NegativeBinomial:
             return a
         if self.eta == 1:
             return np.asarray(a / (self.gamma + (1 - self.gamma) * a), dtype=np.float64)
-        x = np.log1p((1 - self.gamma) / self.gamma * a)
-        part = -np.expm1(-self.eta * x) / self.eta if self.eta else x
+        part = self._between(np.log1p((1 - self.gamma) / self.gamma * a))
         return np.asarray(part / self._between(-math.log(self.gamma)), dtype=np.float64)
 
     def weight(self, a: Floats) -> Floats:
