@@ -155,7 +155,7 @@ class ExponentialMechanism(Shown):
 
     kind = "ExponentialMechanism"
     page = "exponential.md"
-    needs = ("candidates",)
+    needs = ("candidates", "monotone")
     draws = "select"
     scheme = None
 
@@ -214,7 +214,7 @@ class TopK(Shown):
 
     kind = "TopK"
     page = "exponential.md"
-    needs = ("candidates",)
+    needs = ("candidates", "monotone")
     draws = "select"
     scheme = None
 
