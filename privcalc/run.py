@@ -97,7 +97,7 @@ class Run(Questions):
         return compose(known) if len(known) == len(found) else None
 
 
-NEEDS = ("normaliser", "clip_norm", "candidates", "parts", "keys", "trials")
+NEEDS = ("normaliser", "clip_norm", "candidates", "monotone", "parts", "keys", "trials")
 """Assumptions of a certificate that the use of a mechanism may need; a scheme needs ``sampling`` by itself."""
 
 KINDS: dict[str, type[Mechanism]] = {}

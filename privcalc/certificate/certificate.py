@@ -18,10 +18,9 @@ from privcalc.certificate import limited
 from privcalc.certificate.assumed import private
 from privcalc.certificate.claims import claims, pages, void
 from privcalc.certificate.consistency import check, wrong_form
-from privcalc.certificate.report import show
 from privcalc.certificate.schema import FORMAT, READ, VERSION, digest
 from privcalc.certificate.story import of_given, of_parts, of_run
-from privcalc.certificate.text import doubts, uncomposed
+from privcalc.certificate.text import doubts, show, uncomposed
 from privcalc.enclosure import Guarantee
 from privcalc.errors import Contradiction, PrivcalcError
 from privcalc.files import LEDGER, named, regular, write_whole
@@ -327,13 +326,6 @@ def _build(story: Json, delta: float) -> Certificate:
     for line in doubts(story):
         errors.warn(line)
     numbers = void(delta) if private(story["assumptions"]) else claims(run, relation, delta)
-    document = {
-        "format": FORMAT,
-        "version": VERSION,
-        "privcalc": __version__,
-        **story,
-        **numbers,
-        "proofs": pages(run, relation, numbers, [entry["page"] for entry in story["assumptions"]["needed"]]),
-        "confirmed": [],
-    }
+    document = {"format": FORMAT, "version": VERSION, "privcalc": __version__, **story, **numbers, "confirmed": []}
+    document["proofs"] = pages(document)
     return Certificate({**document, "hash": digest(document)})

@@ -95,6 +95,7 @@ def log_of(document: Mapping[str, Any]) -> Log:
         persons=("word" if "rows_per_person" in by else "values") if tabled else None,
         each_row=document["version"] > 2 and by.get("parts", "ledger") == "ledger",
         open=document["status"] == "open",
+        seeded=document["seeded"],
     )
 
 

@@ -9,9 +9,11 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
+from types import NoneType
 from typing import Annotated, Literal, NamedTuple, get_args, get_type_hints
 
 from privcalc.errors import PrivcalcError
@@ -47,6 +49,8 @@ class Assumptions:
             questions. "private": ε is ∞.
         candidates: the candidates of a choice, the bounds of their scores, and K; of questions to tables, groups and
             edges too.
+        monotone: "one way": a record can only raise scores, or only lower them (as counts), where a mechanism's price
+            is of such scores: ``monotone=True``, and a ``TopK``.
         sampling: how batches are really drawn; must be what the mechanism assumes.
         parts: "disjoint": everything of one record (of one person, if that is the unit) is in one part of a
             ``Parallel`` only, which is refused without this word; months of the same customers are not. And so for the
@@ -88,6 +92,7 @@ class Assumptions:
     normaliser: Annotated[Origin | None, "assumptions.md"] = None
     clip_norm: Annotated[Origin | None, "gaussian.md"] = None
     candidates: Annotated[Origin | None, "exponential.md"] = None
+    monotone: Annotated[Literal["one way"] | None, "exponential.md"] = None
     sampling: Annotated[str | None, "poisson.md"] = None
     parts: Annotated[Literal["disjoint"] | None, "ledger.md"] = None
     keys: Annotated[Literal["kept"] | None, "thresholded_counts.md"] = None
@@ -245,6 +250,7 @@ class Provenance:
         divided: what the sum was divided by: nothing; a public number, a noisy one, by our code; or stated.
         by: which code asked: a question to a table, a learner, a loader that takes each record's gradient itself, an
             adapter of a framework, or the caller's own.
+        page: the proof page of the learner that asked; None of all else.
     """
 
     sensitivity: Literal["derived", "clipped", "stated"] = "stated"
@@ -253,9 +259,12 @@ class Provenance:
     rounding: Literal["bounded", "not counted"] = "not counted"
     divided: Literal["nothing", "public number", "noisy number", "stated"] = "stated"
     by: Literal["table question", "learner", "loader", "adapter", "caller"] = "caller"
+    page: str | None = None
 
     def __post_init__(self) -> None:
         check_fields("provenance", dataclasses.asdict(self), FIELDS)
+        if self.page is not None and (self.by != "learner" or not re.fullmatch(r"[a-z0-9_]+\.md", self.page)):
+            raise PrivcalcError(f"page = {self.page[:200]!r}: must be that of a learner, such as 'noisy_gd.md'")
 
     @property
     def seen(self) -> bool:
@@ -264,7 +273,7 @@ class Provenance:
 
     def to_json(self) -> Json:
         """As it is written down."""
-        return {name: getattr(self, name) for name in FIELDS}
+        return {name: value for name in FIELDS if (value := getattr(self, name)) is not None}
 
     @classmethod
     def from_json(cls, value: object) -> Provenance:
@@ -273,7 +282,8 @@ class Provenance:
         Raises:
             PrivcalcError: if it is none.
         """
-        found = check_fields("provenance", value, FIELDS, more=True)
+        full = {"page": None, **value} if isinstance(value, Mapping) else value
+        found = check_fields("provenance", full, FIELDS, more=True)
         told = cls(**{name: found[name] for name in FIELDS})
         answered = told.by == "table question"
         if (told.sensitivity == "derived") != answered or (_by_ledger(told) and not told.seen):
@@ -286,7 +296,8 @@ class Answered(Provenance):
 
 
 FIELDS = {name: Field((str,), among=get_args(kind)) for name, kind in get_type_hints(Provenance).items()}
-"""What it says, by name."""
+FIELDS["page"] = Field((str, NoneType))
+"""What it says, by name; a page that is None is left out."""
 
 STATED = Provenance()
 """All by the caller's word."""

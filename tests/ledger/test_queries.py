@@ -201,15 +201,22 @@ def test_no_person_moves_ranks_by_more_than_is_declared(both, share):
      (REPLACE, True, [9, 9], [(9, "S"), (9, "S")], 3.6)],
 )  # fmt: skip
 def test_the_bound_of_a_quantile_is_reached(relation, grouped, one, two, moves):
-    by = {"by": "by", "groups": ["N", "S"]} if grouped else {}
+    others, given = [(5, "N")] * 20, {"share": 0.9, "candidates": [0, 6, 8]}
+    moved, bound = between(relation, grouped, (one, two), others, "quantile", CHOICE, **given)
+    assert np.abs(np.atleast_2d(moved)).max(axis=1).sum() == pytest.approx(moves, abs=1e-5)
+    assert bound == pytest.approx(moves, abs=1e-5)
+
+
+def between(relation, grouped, rows, others, question, mechanism, **options):
+    """What a question adds up of two tables, one less the other; and how far that may move, as it is declared."""
+    options |= {"by": "by", "groups": ["N", "S"]} if grouped else {}
     found = []
-    for rows in (one, two):
-        full = [row if isinstance(row, tuple) else (row, "N") for row in [*rows, *[(5, "N")] * 20]]
+    for mine in rows:
+        full = [row if isinstance(row, tuple) else (row, "N") for row in [*mine, *others]]
         bare, table = Bare(relation), {"x": [value for value, _ in full], "by": [name for _, name in full]}
-        bare.quantile(table, CHOICE, share=0.9, candidates=[0, 6, 8], column="x", rows_per_person=2, person=None, **by)
-        found.append(np.atleast_2d(bare.values))
-    assert np.abs(found[0] - found[1]).max(axis=1).sum() == pytest.approx(moves, abs=1e-5)
-    assert bare.bound * (2 if relation is REPLACE else 1) == pytest.approx(moves, abs=1e-5)
+        getattr(bare, question)(table, mechanism, column="x", rows_per_person=2, person=None, **options)
+        found.append(bare.values)
+    return found[0] - found[1], bare.bound * (2 if relation is REPLACE else 1)
 
 
 @pytest.mark.parametrize("share", [0.9, 2 / 3, 0.99, 1e-9])
@@ -255,17 +262,9 @@ def test_a_person_only_adds_to_counts(both, choice):
 )
 def test_the_bound_of_a_sum_is_reached(relation, low, high, grouped, one, two, euclid):
     """Neither too small nor larger than need be."""
-    by = {"by": "by", "groups": ["N", "S"]} if grouped else {}
-    values, bounds = [], []
-    for rows in (one, two):
-        full = [row if isinstance(row, tuple) else (row, "N") for row in [*rows, (1, "S")]]
-        bare = Bare(relation)
-        table = {"x": np.array([value for value, _ in full]), "by": [name for _, name in full]}
-        bare.sum(table, NOISES[0], lower=low, upper=high, column="x", rows_per_person=2, person=None, **by)
-        values.append(bare.values)
-        bounds.append(bare.bound)
-    assert np.linalg.norm(values[0] - values[1]) == pytest.approx(euclid, rel=1e-15)
-    assert euclid <= bounds[0] * (2 if relation is REPLACE else 1) * (1 + 1e-15) <= euclid * (1 + 1e-6)
+    moved, bound = between(relation, grouped, (one, two), [(1, "S")], "sum", NOISES[0], lower=low, upper=high)
+    assert np.linalg.norm(moved) == pytest.approx(euclid, rel=1e-15)
+    assert euclid <= bound * (1 + 1e-15) <= euclid * (1 + 1e-6)
 
 
 @pytest.mark.parametrize(
@@ -280,16 +279,9 @@ def test_the_bound_of_a_sum_is_reached(relation, low, high, grouped, one, two, e
     ],
 )
 def test_the_bound_of_a_mean_is_reached(relation, grouped, noise, one, two, moves):
-    by = {"by": "by", "groups": ["N", "S"]} if grouped else {}
-    values = []
-    for rows in (one, two):
-        full = [row if isinstance(row, tuple) else (row, "N") for row in [*rows, (5, "S")]]
-        bare, table = Bare(relation), {"x": [value for value, _ in full], "by": [name for _, name in full]}
-        bare.mean(table, noise, lower=1, upper=9, column="x", rows_per_person=2, person=None, **by)
-        values.append(bare.values)
-    order = 1 if noise is NOISES[1] else 2
-    assert np.linalg.norm(values[0] - values[1], order) == pytest.approx(moves, rel=1e-15)
-    assert moves <= bare.bound * (2 if relation is REPLACE else 1) <= moves * (1 + 1e-6)
+    moved, bound = between(relation, grouped, (one, two), [(5, "S")], "mean", noise, lower=1, upper=9)
+    assert np.linalg.norm(moved, 1 if noise is NOISES[1] else 2) == pytest.approx(moves, rel=1e-15)
+    assert moves <= bound <= moves * (1 + 1e-6)
 
 
 def test_rounding_is_paid_for():
