@@ -22,8 +22,9 @@ from benchmarks.accountants.cases import cases
 from benchmarks.accountants.worker import ours
 from benchmarks.slow_tail import Case, documented, epsilon, rows
 from privcalc.composition import ladder
-from privcalc.composition.ladder import Demand, Route
-from privcalc.composition.question import Laid
+from privcalc.composition.direction import Bound
+from privcalc.composition.ladder import Route
+from privcalc.composition.question import Laid, Question
 from privcalc.composition.uses import Uses
 
 PAGE = Path("results/routes.md")
@@ -74,8 +75,8 @@ def ask(name: str, case: Case, without: str = "") -> Asked | None:
     laid: set[str] = set()
 
     def spy(route: Route) -> Route:
-        def lay(uses: Uses, demand: Demand) -> Laid:
-            found = route.lay(uses, demand)
+        def lay(uses: Uses, asked: Question, best: Bound) -> Laid:
+            found = route.lay(uses, asked, best)
             laid.add(route.name)
             return found
 

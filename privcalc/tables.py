@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from privcalc import errors
 from privcalc.composition.ask import usual
-from privcalc.composition.bound import Bound
 from privcalc.composition.curve import Curve
+from privcalc.composition.direction import Bound
 from privcalc.numerics.floats import UNIT, Floats
 from privcalc.relation import ADD_OR_REMOVE_ONE, Relation, check_relation
 from privcalc.run import Mechanism, Run

@@ -18,9 +18,8 @@ import numpy as np
 
 from privcalc import errors
 from privcalc.composition import group, tradeoff
-from privcalc.composition.bound import POOR, Bound
 from privcalc.composition.curve import Curve, at_once, worst_delta, worst_epsilon
-from privcalc.composition.direction import Direction
+from privcalc.composition.direction import POOR, Bound, Direction
 from privcalc.composition.group import Group
 from privcalc.composition.sides import Question, Sides
 from privcalc.enclosure import Enclosure, Enclosures

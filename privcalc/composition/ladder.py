@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from privcalc.composition.bound import FAIR, GOOD, STEEP, Bound, Widths
+from privcalc.composition.direction import FAIR, GOOD, STEEP, Bound, Widths
 from privcalc.composition.question import Laid, Question
 from privcalc.composition.uses import Uses
 from privcalc.numerics.allocation import AllocationTransform
@@ -22,7 +22,6 @@ from privcalc.numerics.routes import apart, contour, jumps, lattice, smoothing
 from privcalc.numerics.routes.atoms import enumerate_sums
 from privcalc.numerics.sampled_gaussian import SampledGaussianTransform
 from privcalc.numerics.schedule import ScheduleTransform
-from privcalc.numerics.solve import Bounds
 from privcalc.numerics.transforms import GaussianTransform, MixedTransform
 
 SHARPER = 2.0
@@ -35,21 +34,6 @@ MANY = 1000
 """Uses from which jumps are faster than the lattice."""
 
 
-class Demand(NamedTuple):
-    """For what a route is laid."""
-
-    delta: float | None
-    """δ: given, or expected, or None."""
-    epsilon: float | None
-    """ε: the same."""
-    known: Bounds
-    """An interval of what is asked, from elsewhere."""
-    widths: Widths
-    """Relative widths with which the asker is content."""
-    sharpness: float
-    """Of what is known (:meth:`Question.sharpness`)."""
-
-
 class Route(NamedTuple):
     """A way to bound δ(ε), and how sharp its answer must be."""
 
@@ -57,8 +41,8 @@ class Route(NamedTuple):
     """In ``Enclosure.route``; ``certificate.schema.ROUTES`` has its page."""
     applies: Callable[[Uses], bool]
     """Whether it is worth a try; laying it may fail even so."""
-    lay: Callable[[Uses, Demand], Laid]
-    """Raises RouteFailed where it cannot answer."""
+    lay: Callable[[Uses, Question, Bound], Laid]
+    """For a question, and what is known of its answer; raises RouteFailed where it cannot answer."""
     enough: Widths
     """With this width after it, no later route is asked."""
     settled: Widths
@@ -126,48 +110,50 @@ def jumps_among_few(uses: Uses) -> bool:
     return jumps_known(uses) and not jumps_among_many(uses)
 
 
-def by_contour(uses: Uses, demand: Demand) -> Laid:
+def by_contour(uses: Uses, asked: Question, _: Bound) -> Laid:
     """Inversion of the transform."""
-    built, estimate = contour.build(_entries(uses), delta=demand.delta, epsilon=demand.epsilon)
+    built, estimate = contour.build(_entries(uses), delta=asked.delta, epsilon=asked.epsilon)
     return Laid(built.bounds, estimate)
 
 
-def by_parts(uses: Uses, demand: Demand) -> Laid:
+def by_parts(uses: Uses, asked: Question, _: Bound) -> Laid:
     """Atoms by themselves, the rest on the contour."""
-    built, estimate = apart.build(_entries(uses), delta=demand.delta, epsilon=demand.epsilon)
+    built, estimate = apart.build(_entries(uses), delta=asked.delta, epsilon=asked.epsilon)
     return Laid(built.bounds, estimate, rtol=1e-12)
 
 
-def by_enumeration(uses: Uses, demand: Demand) -> Laid:
+def by_enumeration(uses: Uses, asked: Question, _: Bound) -> Laid:
     """All values of the loss."""
     law = enumerate_sums((pair.atoms, count) for pair, count in uses.each)
-    return Laid(law.bounds, 0.0 if demand.delta is None else law.guess(demand.delta))
+    return Laid(law.bounds, 0.0 if asked.delta is None else law.guess(asked.delta))
 
 
-def by_smoothing(uses: Uses, demand: Demand) -> Laid:
+def by_smoothing(uses: Uses, asked: Question, _: Bound) -> Laid:
     """The contour of the loss with a small Gaussian one added."""
-    built, estimate = smoothing.build(_entries(uses), delta=demand.delta, epsilon=demand.epsilon)
-    return Laid(built.bounds, estimate, planned=estimate if demand.epsilon is None else None)
+    built, estimate = smoothing.build(_entries(uses), delta=asked.delta, epsilon=asked.epsilon)
+    return Laid(built.bounds, estimate, planned=estimate if asked.epsilon is None else None)
 
 
-def by_jumps(uses: Uses, demand: Demand) -> Laid:
+def by_jumps(uses: Uses, asked: Question, best: Bound) -> Laid:
     """A term for every number of large losses."""
-    built, estimate = jumps.build(_entries(uses), delta=demand.delta, epsilon=demand.epsilon, known=demand.known)
+    known = (best.lower, best.upper)
+    built, estimate = jumps.build(_entries(uses), delta=asked.delta, epsilon=asked.epsilon, known=known)
     return Laid(built.bounds, estimate)
 
 
-def by_lattice(uses: Uses, demand: Demand) -> Laid:
+def by_lattice(uses: Uses, asked: Question, best: Bound) -> Laid:
     """Losses rounded to a lattice, inverted by a Fourier transform."""
+    sharpness, widths = asked.sharpness(best), asked.widths
     built, estimate = lattice.build(
         list(uses.each),
-        delta=demand.delta,
-        epsilon=demand.epsilon,
-        rtol=max(2e-7, 0.2 * demand.widths.epsilon),
-        least=max(GOOD, 0.2 * demand.widths.delta),
-        useless=demand.sharpness if demand.sharpness <= SIX_DIGITS.epsilon else math.inf,
+        delta=asked.delta,
+        epsilon=asked.epsilon,
+        rtol=max(2e-7, 0.2 * widths.epsilon),
+        least=max(GOOD, 0.2 * widths.delta),
+        useless=sharpness if sharpness <= SIX_DIGITS.epsilon else math.inf,
         estimates=uses.estimates,
     )
-    return Laid(built.bounds, estimate, planned=estimate if demand.epsilon is None else None)
+    return Laid(built.bounds, estimate, planned=estimate if asked.epsilon is None else None)
 
 
 SEVEN_DIGITS, SIX_DIGITS, SETTLED = Widths(FAIR, STEEP * FAIR), Widths(10 * FAIR, 10 * STEEP * FAIR), Widths(GOOD, GOOD)
@@ -272,11 +258,8 @@ class Ladder:
         )
         laid: list[Laid] = []
         for _ in range(route.tries):
-            plan = (expected, near.epsilon) if near.delta is None else (near.delta, expected)
             try:
-                laid.append(
-                    route.lay(self.uses, Demand(*plan, (best.lower, best.upper), near.widths, near.sharpness(best)))
-                )
+                laid.append(route.lay(self.uses, near.expecting(expected), best))
             except RouteFailed:
                 break
             best = near.met(self.uses, best, laid[-1], route.name)
