@@ -24,7 +24,7 @@ from privcalc.ledger.kept import Budgeted
 from privcalc.ledger.selection import Chooser
 from privcalc.ledger.tables import Totals
 from privcalc.ledger.terms import Terms
-from privcalc.mechanisms.additive import Additive
+from privcalc.mechanisms.bases import Additive
 from privcalc.mechanisms.fixed_size import FixedSizeSampled
 from privcalc.mechanisms.poisson import PoissonSampled
 from privcalc.mechanisms.sampler import Indices, Sampled, Sampler, released
