@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 
 from privcalc import errors
-from privcalc.mechanisms.additive import Additive
+from privcalc.mechanisms.bases import Additive
 from privcalc.numerics.floats import UNIT, Floats
 from privcalc.numerics.interfaces import ProfileValues, Transform
 from privcalc.numerics.routes.atoms import AtomLaw, Atoms, Masses, lost_tails, power
@@ -176,8 +176,8 @@ def _opposite_law(pair: OppositeDiscreteGaussianPair) -> tuple[DiscretePair, flo
         moved = null * np.exp((shift / sigma) * (y / sigma) - 0.5 * count * (shift / sigma) ** 2)
     # P(y > reach) of noise around count·shift, of which E e^{ty} is at most a Gaussian's.
     beyond = math.exp(-0.5 * (max(reach + 1 - count * shift, 0) / spread) ** 2)
-    found = dataclasses.replace(finite(moved, null, pair.rate), inherited=inherited)
-    return found, pair.rate * min(2 * beyond, 1.0) + 1e-280
+    opposites = dataclasses.replace(finite(moved, null, pair.rate), inherited=inherited)
+    return opposites, pair.rate * min(2 * beyond, 1.0) + 1e-280
 
 
 def _masses(sigma: float, count: int = 1) -> Masses:
@@ -327,8 +327,8 @@ class DiscreteGaussian(Additive):
         """Two opposite records, all others null: in one coordinate, or in as many as may move by 1."""
         if self.sigma > WIDEST:
             return ()
-        found = (self._ones(1) or DiscreteGaussianPair(self.sigma, math.floor(self.sensitivity))).opposed(rate)
-        return () if found is None else (found,)
+        pair = (self._ones(1) or DiscreteGaussianPair(self.sigma, math.floor(self.sensitivity))).opposed(rate)
+        return () if pair is None else (pair,)
 
     def _ones(self, moves: int) -> DiscreteGaussianPair | None:
         """Return the pair in which ⌊C²⌋ coordinates move by 1: it dominates where C < 2 and entries are at most 1."""
