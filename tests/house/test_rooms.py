@@ -38,6 +38,7 @@ ROOMS = {
             "errors",
             "version",
             "rigorous",
+            "kernel",
             "numerics",
         ),
     ],
@@ -48,7 +49,7 @@ ROOMS = {
 OUTSIDE = {"cli", "peers", "__main__"}
 """Rooms that use the library as its users do, by ``import privcalc``."""
 
-FREE_STANDING = {"numerics", "rigorous", "errors", "files", "terminal", "version", "rounding", "noise"}
+FREE_STANDING = {"numerics", "rigorous", "kernel", "errors", "files", "terminal", "version", "rounding", "noise"}
 """Rooms that import nothing of the library but themselves, and errors."""
 
 
