@@ -243,3 +243,14 @@ def _another(option: str, out: str | None, sources: Sequence[str], made: str) ->
         and any(os.path.exists(path) and os.path.samefile(out, path) for path in sources)
     ):
         raise pc.PrivcalcError(f"{option} = {out!r}: is what {made} is to be made of; name another file")
+
+
+def _theorem(certificate: pc.Certificate) -> str:
+    """A theorem about the run of a certificate, for Coq."""
+    document = certificate.document
+    delta = float(document["guarantee"]["delta"])
+    try:
+        found = composed(entries(document["run"], document["relation"]), delta, most=MASSES)
+        return theorem(found, delta, said=str(certificate.run))
+    except ValueError as reason:
+        raise pc.PrivcalcError(f"--coq: {reason}") from None

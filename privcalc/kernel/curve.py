@@ -87,7 +87,7 @@ def trim(s: Settings, c: Curve) -> Curve:
 
 
 def coarsen(s: Settings, c: Curve) -> Curve:
-    """The same on the grid of x²: a loss between two points is split such that p and q keep their sums."""
+    """A curve on the grid of x²: a loss between two points is split such that p and q keep their sums."""
     one, (x_low, x_high) = 1 << s.bits, base(s, c.level)
     least, largest = one * one // (x_high + one), ceil_div(one * one, x_low + one)
     mass = c.mass if c.low % 2 == 0 else (0, *c.mass)

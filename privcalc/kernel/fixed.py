@@ -25,7 +25,7 @@ def _twice_artanh(num: int, den: int, bits: int) -> Between:
 
 @cache
 def log2(bits: int) -> Between:
-    """ln 2."""
+    """The logarithm of 2."""
     return _twice_artanh(1, 3, bits)
 
 
@@ -59,7 +59,7 @@ def _exp(y: int, bits: int) -> Between:
 
 
 def density(t: int, bits: int) -> Between:
-    """√(2π)·φ at t·2^-bits."""
+    """The normal density at t·2^-bits, times √(2π)."""
     low, high = _exp((t * t >> bits) // 2, bits)[0], _exp(ceil_div(t * t, 2 << bits), bits)[1]
     return (1 << 2 * bits) // high, ceil_div(1 << 2 * bits, low)
 

@@ -99,7 +99,7 @@ class Composed:
 
 
 def composed(entries: Iterable[Entry], delta: float, *, most: int = 4096) -> Composed:
-    """Compose a run.
+    """Compose a run, a removed and an added record each by itself.
 
     Args:
         entries: as from :func:`read`.
@@ -134,7 +134,7 @@ def composed(entries: Iterable[Entry], delta: float, *, most: int = 4096) -> Com
 
 
 def said(document: Mapping[str, Any]) -> str:
-    """What whole numbers prove of a certificate's guarantee, in a sentence; where they know nothing, why.
+    """A sentence on what whole numbers prove of a certificate's guarantee; where they know nothing, why.
 
     Args:
         document: the JSON object of a certificate.

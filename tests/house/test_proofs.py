@@ -316,7 +316,7 @@ def absent_names(text):
             dotted.split(".")[0] in OTHERS
             or (owner == "pc" and name in pc.__all__)
             or (
-                name in {"py", "md", "json"}
+                name in {"py", "md", "json", "v"}
                 and any(any((ROOT / here).rglob(dotted)) for here in ("privcalc", "proofs"))
             )
             or any(_has(one, name) for one in (owner, owner.capitalize()))  # `ledger.gaussian` is of a Ledger

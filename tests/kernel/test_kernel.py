@@ -192,7 +192,9 @@ def test_the_command(tmp_path, capsys):
     assert command(["verify", str(other), "--kernel"]) == 0
     assert "nothing is known to them of this run (Laplace" in capsys.readouterr().out
     described.write_text(
-        '{"run": [{"mechanism": {"kind": "Gaussian", "noise_multiplier": 8.0}, "count": 3}]}', encoding="utf-8"
+        '{"format": "privcalc run", "version": 1, "relation": "add-or-remove-one", "unit": "one record", '
+        '"run": [{"mechanism": {"kind": "Gaussian", "noise_multiplier": 8.0}, "count": 3}]}',
+        encoding="utf-8",
     )
     assert command(["certify", str(described), "--delta", "1e-5", "--coq", str(coq)]) == 0, capsys.readouterr()
     assert "Theorem removed" in coq.read_text(encoding="utf-8")
