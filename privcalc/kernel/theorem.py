@@ -56,7 +56,9 @@ def theorem(found: Composed, delta: float, *, said: str = "") -> str:
     if epsilon == math.inf:
         raise ValueError(f"delta = {delta!r}: no epsilon is proved at it")
     unit = 1 << s.bits
-    text = BEGINS.format(said=said.replace("(*", "( *").replace("*)", "* )"), bits=s.bits, grid=s.grid, cut=s.cut, most=s.most)
+    text = BEGINS.format(
+        said=said.replace("(*", "( *").replace("*)", "* )"), bits=s.bits, grid=s.grid, cut=s.cut, most=s.most
+    )
     for name, c, entries in zip(("removed", "added"), found.curves, found.entries, strict=True):
         first, *others = (
             f"(({low}, [{'; '.join(map(str, table))}]), {count}%positive)" for low, table, count in entries
