@@ -232,9 +232,9 @@ class RealisedLosses(Sensitive):
                 rare jumps.
 
         Returns:
-            Upper bounds; full batch: within 1e-9. Poisson (noise multiplier ≥ 0.8): within 1e-4·ε + 1e-6, unless few
-            rare steps carry the losses of more than 5,000 records: then within five times that for up to 30,000, and
-            usually within a few percent for more, if not patient (``proofs/audit_few.md``, §5).
+            Upper bounds; full batch: within 1e-9. Poisson (noise multiplier ≥ 0.8): within 1e-4·ε + 1e-6, unless rare
+            jumps carry the losses of more than 5,000 records: then usually within 0.1 % of ε, if not patient
+            (``proofs/audit_few.md``, §6).
 
         Raises:
             PrivcalcError: under replace-one, where the loss depends on the record that would take this one's place.

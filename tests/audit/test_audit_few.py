@@ -16,7 +16,7 @@ from scipy.special import ndtr
 
 import privcalc as pc
 from benchmarks import audits as benchmark_audit
-from privcalc.audit import polynomial, sampled
+from privcalc.audit import panels, polynomial, sampled
 from privcalc.audit.contour import Contour, weights
 from privcalc.audit.panels import Law, Sheet
 from privcalc.audit.polynomial import Line, NormTable
@@ -209,6 +209,22 @@ def test_each_step_is_charged_the_error_of_its_side():
         found = table.missed(np.array([x.sum()]), np.array([1e-9]), x.size)[0, 0]
         most = missed + 1e-9 + vague * x.sum() + low * x[x >= split].sum() + 1e-12
         assert missed + 1e-9 * (1 - 1e-9) <= found <= most
+
+
+@pytest.mark.parametrize("add", [False, True])
+@pytest.mark.parametrize(("q", "c", "step"), [(0.01, 200.0, 90.0), (0.3, 4.0, 1.0)])
+def test_values_are_within_their_errors(q, c, step, add):
+    """Also where w^{c + 1} moves φ by 20 standard deviations, so that what is cut off must be told."""
+    line, x = Line(c, step, 32), np.array([1e-6, 1e-3, 1e-2])
+    found, error = panels._values(panels.Law(q, add, 20), line, x, np.zeros((3, 1)))
+    assert (error < 1e-9 * np.abs(found[:, 0]).max()).all()
+    with mp.workdps(30):
+        for i, k in ((0, 31), (1, 5), (2, 9)):
+            mu, s = mp.sqrt(mp.mpf(x[i])), mp.mpc(c, k * mp.mpf(step))
+            power = -s if add else s + 1
+            ends = mp.linspace(-14, 14 + (0 if add else power.real * mu), 40)
+            truth = mp.quad(lambda t: (1 + q * mp.expm1(mu * t - mu * mu / 2)) ** power * mp.npdf(t), ends)
+            assert abs(complex(truth) - found[i, k]) <= error[k]
 
 
 @pytest.mark.parametrize("domain", [1.6, 0.6])
