@@ -20,8 +20,8 @@ from scipy.special import ndtri
 from scipy.stats import mannwhitneyu
 
 from privcalc.noise import Grid, Noise, SecureBits
-from privcalc.noise.boxes import INDEX, normal
-from privcalc.noise.boxes import steps as boxes_steps
+from privcalc.noise.continuous import INDEX, normal
+from privcalc.noise.continuous import steps as boxes_steps
 from privcalc.terminal import command
 
 SIZE, PASSES = 10**6, 15

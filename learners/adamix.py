@@ -74,6 +74,7 @@ class AdaMix(Descent):
         1.0
     """
 
+    page: ClassVar[str] = "adamix.md"
     assumptions: ClassVar[pc.Assumptions] = pc.Assumptions(normaliser="public", clip_norm="released")
     learning_rate: float | None = None
     weight_decay: float = 0.0

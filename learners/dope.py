@@ -15,7 +15,7 @@ import math
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -81,6 +81,7 @@ class DOPESGD(DPSGD):
         1.0
     """
 
+    page: ClassVar[str] = "dope.md"
     origin: Literal["public", "history", "none"] = "public"
     max_origin: float | None = None
     start: Literal["warm", "cold"] = "warm"

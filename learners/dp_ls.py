@@ -57,6 +57,7 @@ class DPLS(Learner):
         1.0
     """
 
+    page: ClassVar[str] = "dp_ls.md"
     assumptions: ClassVar[pc.Assumptions] = pc.Assumptions(normaliser="public", start="none")
     epsilon: float
     weight: float = math.inf

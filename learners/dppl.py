@@ -63,6 +63,7 @@ class DPPLMean(Learner):
         (1.0, True)
     """
 
+    page: ClassVar[str] = "dppl.md"
     assumptions: ClassVar[pc.Assumptions] = pc.Assumptions(normaliser="released", clip_norm="released", start="none")
     epsilon: float
     radius: float = 1.0

@@ -63,6 +63,7 @@ class DPPLPublic(Learner):
         (1.0, '(1, 0)-DP under add-or-remove-one')
     """
 
+    page: ClassVar[str] = "dppl.md"
     needs_labels: ClassVar[bool] = False
     gives_logits: ClassVar[bool] = False
     assumptions: ClassVar[pc.Assumptions] = pc.Assumptions(candidates="public", parts="disjoint")

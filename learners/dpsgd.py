@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -68,6 +68,7 @@ class DPSGD(SampledDescent):
         0.1
     """
 
+    page: ClassVar[str] = "dpsgd.md"
     momentum: float = 0.0
     weight_decay: float = 0.0
     ema: float = 0.0

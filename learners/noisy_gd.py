@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -68,6 +68,7 @@ class NoisyGD(Descent):
         (1.0, True)
     """
 
+    page: ClassVar[str] = "noisy_gd.md"
     clip_norm: float = 1.0
     clip_quantile: float | None = None
     learning_rate: float | None = None

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -57,6 +57,7 @@ class PDADPMD(SampledDescent):
         1.0
     """
 
+    page: ClassVar[str] = "pda_dpmd.md"
     sample_rate: float = 1.0
     update: Literal["mirror", "first order"] = "mirror"
     horizon: int = 200

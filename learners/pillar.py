@@ -54,6 +54,7 @@ class PILLAR(DPSGD):
         (2, 2)
     """
 
+    page: ClassVar[str] = "pillar.md"
     needs_labels: ClassVar[bool] = False
     sample_rate: float = 1.0
     k: int | None = 40

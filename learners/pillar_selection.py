@@ -53,6 +53,7 @@ class PILLARSelection(Learner):
         4
     """
 
+    page: ClassVar[str] = "pillar.md"
     needs_labels: ClassVar[bool] = False
     assumptions: ClassVar[pc.Assumptions] = pc.Assumptions(normaliser="public", candidates="released")
     epsilon: float

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -47,6 +48,7 @@ class PPSGD(NoisyGD):
         1.0
     """
 
+    page: ClassVar[str] = "noisy_gd.md"
     reuse: Sequence[float] = (0.01, 0.1, 1.0, 10.0, 100.0)
     clip_quantile: float | None = 0.9
 

@@ -23,8 +23,9 @@ import privcalc as pc
 from learners.frame.learner import Learner, digests
 from learners.frame.plan import Plan
 from learners.frame.protocol import Parameters, alone
-from learners.frame.records import is_private
+from learners.frame.records import is_ours, is_private
 from privcalc import errors
+from privcalc.ledger.assumptions import STATED, Provenance, asked_by
 
 __all__ = ["PrivateSearch"]
 
@@ -174,12 +175,14 @@ class PrivateSearch(Parameters):
         for one in settings:
             self._check(self._made(one, rng).plan().run)
         terms = self.estimator._terms(self.estimator.plan(), shape, dataclasses.replace(said, trials="drawn"))
-        terms |= {"plan": trials, "seed": self.seed}
+        missing = "what else was chosen by looking at private data, if anything was: arguments, lists, the learner"
+        terms |= {"plan": trials, "seed": self.seed, "not_accounted": [missing]}
         terms["public"] |= digests(X_public, y_public, start)
         held = _coins(rng, len(rows), 0.0 if self.score_noise is None else self.holdout)
         best: tuple[float, dict[str, Any], Learner] | None = None
         with pc.Ledger(self.ledger, **terms) as ledger:
-            ledger.record(trials)
+            with asked_by(self._told()):
+                ledger.record(trials)
             self._spent = True
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # one for each trial would tell how many there are
@@ -200,6 +203,10 @@ class PrivateSearch(Parameters):
         if self.best_estimator_ is not None:
             self._restated(self.best_estimator_)
         return self
+
+    def _told(self) -> Provenance:
+        """Who did what: our code draws all trials, and their noise and batches, in ledgers that are not kept."""
+        return self.estimator._told() if is_ours(type(self.estimator)) else STATED
 
     def _setting(self, rng: random.Random) -> dict[str, Any]:
         """Values drawn independently of each other, of other trials and of the data."""

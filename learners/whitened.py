@@ -86,6 +86,7 @@ class WhitenedGD(Descent):
         (1.0, True)
     """
 
+    page: ClassVar[str] = "whitened.md"
     needs_labels: ClassVar[bool] = False
     steps: int | None = 50
     unlabelled: ArrayLike | Tensor | None = None

@@ -12,29 +12,26 @@ from .certificate.certificate import Certificate, certify
 from .enclosure import Enclosure, Enclosures, Guarantee
 from .errors import BudgetExceeded, Contradiction, NotConfirmed, PrivcalcError, PrivcalcWarning
 from .ledger.assumptions import Assumptions
-from .ledger.filters import Filter
 from .ledger.ledger import Ledger
+from .ledger.rules import Filter
 from .mechanisms.above_threshold import AboveThreshold
-from .mechanisms.allocation import RandomAllocation
 from .mechanisms.correlated import CorrelatedGaussian
 from .mechanisms.custom import CustomMechanism
 from .mechanisms.discrete_gaussian import DiscreteGaussian
-from .mechanisms.exponential import ExponentialMechanism
-from .mechanisms.fixed_size import FixedSizeSampled
+from .mechanisms.exponential import ExponentialMechanism, TopK
+from .mechanisms.fixed_size import FixedSizeSampled, ShuffledEpoch, WithReplacementSampled
 from .mechanisms.gaussian import Gaussian
 from .mechanisms.guarantees import GDP, RDP, ZCDP, ApproxDP, PureDP
 from .mechanisms.laplace import Laplace
 from .mechanisms.noisy_max import NoisyMax, PermuteAndFlip
 from .mechanisms.parallel import Parallel
 from .mechanisms.poisson import PoissonSampled
+from .mechanisms.random_allocation import RandomAllocation
+from .mechanisms.random_trials import RandomTrials
 from .mechanisms.randomized_response import RandomizedResponse
-from .mechanisms.replacement import WithReplacementSampled
-from .mechanisms.shuffled import ShuffledEpoch
 from .mechanisms.thresholded_counts import ThresholdedCounts
-from .mechanisms.top_k import TopK
-from .mechanisms.truncated import TruncatedPoissonSampled
-from .mechanisms.tuning import RandomTrials
-from .mechanisms.users import UserSampled
+from .mechanisms.truncated_poisson import TruncatedPoissonSampled
+from .mechanisms.user_sampling import UserSampled
 from .proof import Proof, prove
 from .relation import ADD_OR_REMOVE_ONE, REPLACE_ONE, ZERO_OUT, Relation
 from .run import Mechanism, Run

@@ -14,8 +14,8 @@ from privcalc import errors
 from privcalc.errors import PrivcalcError
 from privcalc.mechanisms.exponential import ExponentialMechanism
 from privcalc.relation import ADD_OR_REMOVE_ONE, REPLACE_ONE, Relation, check_relation
-from privcalc.rigorous.claims import finite_claims
-from privcalc.run import Mechanism, Questions, Run
+from privcalc.rigorous.balls import finite_claims
+from privcalc.run import Mechanism, Run
 from privcalc.serial import parts, relation_from_json, run_from_json, run_to_json
 
 __all__ = ["PROVED", "Proof", "finite_claims", "pages_of_proof", "prove", "prove_certificate", "prove_claims"]
@@ -94,7 +94,7 @@ def prove(
         >>> print(pc.prove(run, epsilon=epsilon.lower * (1 - 1e-6), delta=1e-5).verdict)
         refuted
     """
-    if not isinstance(run, Questions):
+    if not isinstance(run, (Mechanism, Run)):
         raise PrivcalcError(f"run = {run!r}: must be a run or a mechanism")
     eps, small = errors.epsilon("epsilon", epsilon), errors.delta("delta", delta)
     (proof,) = prove_claims(run.run, check_relation(relation), [(eps, small)], progress)

@@ -24,7 +24,7 @@ from privcalc.errors import count as whole
 from privcalc.files import DOCUMENT, read_whole
 from privcalc.mechanisms import known
 from privcalc.relation import Relation
-from privcalc.run import KINDS, Mechanism, Questions, Run
+from privcalc.run import KINDS, Mechanism, Run
 from privcalc.strategies import (
     BLT,
     BallsInBins,
@@ -286,7 +286,7 @@ def _encode(value: object) -> object:
         return mechanism_to_json(value)
     if type(value).__name__ in _PARTS:
         return _described(type(value).__name__, value)
-    if isinstance(value, Questions):
+    if isinstance(value, (Mechanism, Run)):
         return run_to_json(value.run)
     if isinstance(value, Relation):
         return str(value)

@@ -10,21 +10,23 @@ from numpy.typing import ArrayLike, NDArray
 
 from privcalc import errors
 from privcalc.composition.ask import usual
-from privcalc.composition.bound import Bound
 from privcalc.composition.curve import Curve
+from privcalc.composition.direction import Bound
 from privcalc.numerics.floats import UNIT, Floats
 from privcalc.relation import ADD_OR_REMOVE_ONE, Relation, check_relation
-from privcalc.run import Questions
+from privcalc.run import Mechanism, Run
 
 __all__ = ["PLD", "discretize", "profile_table", "tradeoff_of_profile", "tradeoff_table"]
 
 
 def _check_run(run: object) -> None:
-    if not isinstance(run, Questions):
+    if not isinstance(run, (Mechanism, Run)):
         raise errors.PrivcalcError(f"run = {run!r}: must be a mechanism or a run")
 
 
-def profile_table(run: Questions, epsilons: ArrayLike, *, relation: Relation = ADD_OR_REMOVE_ONE) -> NDArray[np.void]:
+def profile_table(
+    run: Mechanism | Run, epsilons: ArrayLike, *, relation: Relation = ADD_OR_REMOVE_ONE
+) -> NDArray[np.void]:
     """δ at many ε: a structured array with the columns ``epsilon``, ``lower``, ``upper``.
 
     Every row is what the run answers alone, to the last bit.
@@ -40,7 +42,9 @@ def profile_table(run: Questions, epsilons: ArrayLike, *, relation: Relation = A
     return _table("epsilon", list(zip(points.tolist(), found.lower.tolist(), found.upper.tolist(), strict=True)))
 
 
-def tradeoff_table(run: Questions, alphas: ArrayLike, *, relation: Relation = ADD_OR_REMOVE_ONE) -> NDArray[np.void]:
+def tradeoff_table(
+    run: Mechanism | Run, alphas: ArrayLike, *, relation: Relation = ADD_OR_REMOVE_ONE
+) -> NDArray[np.void]:
     """β at many false positive rates α: a structured array with the columns ``alpha``, ``lower``, ``upper``.
 
     Every row is what the run answers alone, to the last bit.
@@ -131,7 +135,7 @@ class PLD:
 
 
 def discretize(
-    run: Questions,
+    run: Mechanism | Run,
     spacing: float,
     *,
     tail: float = 1e-12,
@@ -182,7 +186,7 @@ def discretize(
 
 
 def _discretized(
-    run: Questions, step: float, small: float, direction: int, relation: Relation, most: int, *, upper: bool
+    run: Mechanism | Run, step: float, small: float, direction: int, relation: Relation, most: int, *, upper: bool
 ) -> PLD:
     composed = run.run._sides(relation)
     sides = composed.upper if upper else composed.lower

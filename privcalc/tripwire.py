@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from typing import Any
 
-from privcalc.errors import PrivcalcError
+import numpy as np
+
+from privcalc.errors import PrivcalcError, is_tensor
 
 __all__ = ["Shapes", "Sizes", "check_kind", "check_sum"]
 
@@ -119,8 +122,8 @@ FEW_BITS = (
     "values: are a sum of type {kind}, which wraps around or is rounded by more than one record's contribution: add up "
     "in 32 or 64 bits, such as values.sum(axis=0, dtype=...)"
 )
-NARROW = ("bool", "int8", "uint8", "int16", "uint16", "float16", "bfloat16")
-"""Types of fewer than 32 bits: one record can move a sum in them by more than its own contribution."""
+BYTES = 4
+"""With fewer one record can move a sum by more than its own contribution."""
 
 
 class Shapes:
@@ -150,9 +153,9 @@ def check_kind(values: object) -> None:
     Raises:
         PrivcalcError: if it is one.
     """
-    kind = f"{getattr(values, 'dtype', '')}".removeprefix("torch.")
-    if kind in NARROW:
-        raise PrivcalcError(FEW_BITS.format(kind=kind))
+    kind: Any = getattr(values, "dtype", None) if is_tensor(values) else np.asarray(values).dtype
+    if kind.itemsize < BYTES:
+        raise PrivcalcError(FEW_BITS.format(kind=f"{kind}".removeprefix("torch.")))
 
 
 def check_sum(name: str, norm: float, *, clip_norm: float, records: int, error: float = 0.0) -> None:

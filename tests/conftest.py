@@ -17,7 +17,7 @@ import privcalc as pc
 from privcalc.certificate import certificate
 from privcalc.noise import Noise
 from privcalc.noise.bits import SecureBits, SeededBits
-from privcalc.run import Questions
+from privcalc.questions import Questions
 
 sys.path.insert(0, str(Path(__file__).parent))  # so that tests find strategies.py under any import mode
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 import privcalc as pc
-from privcalc.mechanisms.sampled import Claimed, Command, Indices, Option, Sampled, Sampler, check_unsampled
+from privcalc.mechanisms.sampler import Claimed, Command, Indices, Option, Sampled, Sampler, check_unsampled
 from privcalc.pairs.dominating import Pairs
 from privcalc.pairs.gaussian import GaussianPair
 

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
@@ -20,13 +20,22 @@ from torch import Tensor
 import privcalc as pc
 from learners.frame.plan import Plan
 from learners.frame.protocol import Parameters, alone
-from learners.frame.records import PrivateRecords, as_features, as_labels, is_private, positions
+from learners.frame.records import PrivateRecords, as_features, as_labels, is_ours, is_private, positions
 from learners.frame.student import ENOUGH, Student, taught
 from privcalc import errors
 from privcalc.attacks.replay import replay
 from privcalc.ledger import constants
+from privcalc.ledger.assumptions import Provenance
 
 __all__ = ["Learner"]
+
+
+DIVIDED: dict[str | None, Literal["nothing", "public number", "noisy number"]] = {
+    None: "nothing",
+    "public": "public number",
+    "released": "noisy number",
+}
+"""What a learner divides by, as a certificate says it."""
 
 
 @dataclass(frozen=True)
@@ -94,6 +103,8 @@ class Learner(Parameters, ABC):
     weights_: Tensor = field(init=False, repr=False)
     shape_: tuple[int, ...] = field(init=False, repr=False)
     student_: Student | None = field(default=None, init=False, repr=False)
+    page: ClassVar[str]
+    """The page that proves what one record can change; certificates cite it."""
     needs_labels: ClassVar[bool] = True
     """Whether public records, if there are any, must be labelled."""
     assumptions: ClassVar[pc.Assumptions] = pc.Assumptions(normaliser="public")
@@ -189,7 +200,7 @@ class Learner(Parameters, ABC):
                     persons=whose,
                     losses=losses,
                     norms_every=norms_every or 1,
-                    normaliser=self.assumptions.normaliser,
+                    told=self._told(),
                 )
                 try:
                     self.weights_ = self._train(private, plan, shape.count, public)
@@ -349,6 +360,11 @@ class Learner(Parameters, ABC):
             other_releases=None if earlier is None else "composed",
         )
         return said, earlier
+
+    def _told(self) -> Provenance:
+        """Who did what of its releases: our code; for somebody else's class our page vouches for nothing."""
+        page = self.page if is_ours(type(self)) else None
+        return Provenance("clipped", divided=DIVIDED[self.assumptions.normaliser], by="learner", page=page)
 
     def _first(self) -> object:
         """What first weights were given, or the network that brings them; None if none were."""

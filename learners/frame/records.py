@@ -11,7 +11,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -22,23 +22,25 @@ import privcalc as pc
 from learners.gradients.exact import Exact, Rows, cut_off
 from privcalc import errors
 from privcalc.ledger import Batch
-from privcalc.ledger.provenance import Provenance, asked_by
+from privcalc.ledger.assumptions import Provenance, asked_by
 from privcalc.standardized import check_standardized
 
 __all__ = ["Contribution", "PrivateRecords", "TellsNorms", "Utility", "as_features", "as_labels", "is_private"]
-
-DIVIDED: dict[str | None, Literal["nothing", "public number", "noisy number"]] = {
-    None: "nothing",
-    "public": "public number",
-    "released": "noisy number",
-}
-"""What a learner divides by, as a certificate says it."""
 
 LARGEST = 1e15
 """The largest absolute value of a feature; larger ones are cut off.
 
 Their squares must be finite, also for networks in single precision, or a sum could become NaN.
 """
+
+
+CLIPPED = Provenance("clipped", divided="nothing", by="learner")
+"""What every learner sees to."""
+
+
+def is_ours(kind: type) -> bool:
+    """Whether a class is of this package, so that it is ours to vouch for."""
+    return kind.__module__.partition(".")[0] == __name__.partition(".")[0]
 
 
 class Contribution(Protocol):
@@ -86,7 +88,7 @@ class PrivateRecords:
         persons: whose each row is, where steps sample for persons with several rows.
         losses: takes the norms of the contributions, for an audit; what it holds is as sensitive as the records.
         norms_every: steps from one pass over all records to the next, where steps are sampled.
-        normaliser: what sums are divided by afterwards: "public", "released", or None for nothing.
+        told: what the learner sees to, as its certificate says it.
 
     Raises:
         PrivcalcError: if shapes do not fit, or a label is not in the public list.
@@ -104,7 +106,7 @@ class PrivateRecords:
         persons: NDArray[Any] | None = None,
         losses: pc.RealisedLosses | None = None,
         norms_every: int = 1,
-        normaliser: str | None = None,
+        told: Provenance = CLIPPED,
     ) -> None:
         self._losses, self._every, self._step = losses, norms_every, 0
         self._features = as_features(features, device)
@@ -120,7 +122,7 @@ class PrivateRecords:
                 "in one column"
             )
         self._ledger, self._persons = ledger, persons
-        self._told = Provenance("clipped", divided=DIVIDED[normaliser], by="learner")
+        self._told = told
         self._rows: Rows | None = None
 
     @property
@@ -159,8 +161,7 @@ class PrivateRecords:
 
         Somebody else's contributions and utilities are not ours to vouch for.
         """
-        ours = type(bounded).__module__.partition(".")[0] == __name__.partition(".")[0]
-        return asked_by(self._told if ours else dataclasses.replace(self._told, sensitivity="stated"))
+        return asked_by(self._told if is_ours(type(bounded)) else dataclasses.replace(self._told, sensitivity="stated"))
 
     def _as_rows(self) -> Rows:
         """Made when they are first needed."""

@@ -17,8 +17,7 @@ from privcalc import errors
 from privcalc.attacks.counts import level
 from privcalc.attacks.scores import as_scores
 from privcalc.errors import PrivcalcError
-from privcalc.numerics.normal import gdp_profile
-from privcalc.numerics.special import betainc, gammaln
+from privcalc.numerics.special import betainc, gammaln, gdp_profile
 
 __all__ = ["OneRun", "guess_probability", "one_run"]
 

@@ -11,10 +11,9 @@ import math
 
 import numpy as np
 
-from privcalc.numerics.faces import ProfileValues
 from privcalc.numerics.floats import UNIT, Floats
-from privcalc.numerics.normal import mills
-from privcalc.numerics.special import ndtri
+from privcalc.numerics.interfaces import ProfileValues
+from privcalc.numerics.special import mills, ndtri
 
 ROWS = 16384
 

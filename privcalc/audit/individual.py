@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from privcalc import errors
 from privcalc.audit.sensitive import ratios
 from privcalc.ledger.budgets import rounded
+from privcalc.ledger.rules import Single
 from privcalc.mechanisms.gaussian import Gaussian
 from privcalc.mechanisms.guarantees import GDP, RDP
 from privcalc.mechanisms.poisson import PoissonSampled
@@ -24,16 +25,21 @@ __all__ = ["IndividualFilter"]
 CELLS = 128
 
 
-class IndividualFilter:
+class IndividualFilter(Single):
     """Which records may take part in the next step; those that may are charged.
 
-    Before each step, ``admit`` is asked with the norm that each record's clipped contribution would have; the step may
+    Before each step, ``charge`` is asked with the norm that each record's clipped contribution would have; the step may
     use admitted records only, at these norms. Whatever the norms, all outputs together satisfy ``mechanism``: the
     budget's guarantee, for every record, never what was spent. It holds if (``proofs/audits.md``, §3):
 
     * a record's ratio depends on earlier outputs and that record alone;
     * noise, number of steps and stopping do not depend on who was admitted, or how many: only on outputs;
     * nothing else about who was admitted, such as how many, is published.
+
+    It has the verbs of the admission rules (:mod:`privcalc.ledger.rules`) and is none of them. A rule takes a release
+    whole, or raises; a step is admitted for some records and not for others, and as who they are is secret no exception
+    may tell: ``charge`` answers with an array. And a rule lists what was charged by mechanism, so that any of it can be
+    given back; of a record that would be its norms, of which only sums are kept: ``refund`` takes back the last step.
 
     Args:
         records: how many records.
@@ -46,7 +52,7 @@ class IndividualFilter:
         >>> import numpy as np
         >>> import privcalc as pc
         >>> gate = pc.IndividualFilter(records=2, mu=0.1)
-        >>> steps = np.array([gate.admit(np.array([1.0, 0.5]), noise_multiplier=20.0) for _ in range(20)])
+        >>> steps = np.array([gate.charge(np.array([1.0, 0.5]), noise_multiplier=20.0) for _ in range(20)])
         >>> print(steps.sum(axis=0), gate.mechanism(pc.ADD_OR_REMOVE_ONE), gate.mechanism(pc.REPLACE_ONE))
         [ 4 16] GDP(mu=0.1, relation=add-or-remove-one) GDP(mu=0.2, relation=replace-one)
     """
@@ -75,11 +81,11 @@ class IndividualFilter:
         if self._rdp is not None and math.inf in (*self._rdp.orders, *self._rdp.epsilons):
             raise errors.PrivcalcError(f"orders = {orders!r}, epsilons = {epsilons!r}: must be finite")
         self._spent = np.zeros((1 if self._rdp is None else len(self._rdp.orders), self._size))
-        self._unit: Fraction | None = (
-            None  # the first step's noise²: steps with the same noise are added without rounding
-        )
+        self._before: Floats | None = None
+        self._unit = Fraction(0)  # the first step's noise²: steps with the same noise are added without rounding
         self._tables: dict[float, Floats] = {}
         self._lock = threading.Lock()
+        self.closed = False
 
     def mechanism(self, relation: Relation = ADD_OR_REMOVE_ONE) -> Mechanism:
         """The guarantee of the whole run for every record: one entry of a ledger. Fixed from the start.
@@ -99,7 +105,25 @@ class IndividualFilter:
             f"relation = {relation}: this filter is proved for add-or-remove-one, with mu also replace-one"
         )
 
-    def admit(self, norms: ArrayLike, noise_multiplier: float, *, clip_norm: float | None = None) -> NDArray[np.bool_]:
+    @property
+    def charged(self) -> Floats:
+        """What each record was charged: its share of what adds up, Σ(r/z)² or ε(α) of the worst order; rounded up.
+
+        Secret, as are the norms that it comes from.
+        """
+        with self._lock:
+            spent, limits = self._spent, np.maximum(self._limits(), 5e-324)[:, None]
+        found: Floats = np.where(spent > 0, np.nextafter(spent / limits, np.inf), 0.0).max(axis=0)
+        return np.minimum(found, 1.0)
+
+    def would_exceed(
+        self, norms: ArrayLike, noise_multiplier: float, *, clip_norm: float | None = None
+    ) -> NDArray[np.bool_]:
+        """Who would stay out of a step, as a boolean array, secret as that of ``charge``; nobody is charged."""
+        with self._lock:
+            return ~self._step(norms, noise_multiplier, clip_norm)[0]
+
+    def charge(self, norms: ArrayLike, noise_multiplier: float, *, clip_norm: float | None = None) -> NDArray[np.bool_]:
         """Who may take part in a step; they are charged for it, all others pay nothing.
 
         Args:
@@ -110,40 +134,69 @@ class IndividualFilter:
 
         Returns:
             A boolean array: secret, as is how many there are.
+
+        Raises:
+            PrivcalcError: if an argument does not fit, or the filter was closed; never for want of budget.
         """
-        noise = errors.scale("noise_multiplier", noise_multiplier)
-        r = np.minimum(ratios("norms", norms, self._size, clip_norm).astype(np.float64), 1.0)
-        with self._lock, np.errstate(over="ignore", invalid="ignore"):
-            after, limits = self._after_gdp(r, noise) if self._gdp is not None else self._after_rdp(r, noise)
-            admitted: NDArray[np.bool_] = np.all(after <= limits[:, None], axis=0)  # whose sum is ∞ or NaN stays out
-            self._spent = np.where(admitted, after, self._spent)
+        with self._lock:
+            if self.closed:
+                raise errors.PrivcalcError("IndividualFilter: cannot be charged, it is closed")
+            admitted, after = self._step(norms, noise_multiplier, clip_norm)
+            self._before, self._spent = self._spent, np.where(admitted, after, self._spent)
         return admitted
 
-    def _after_gdp(self, r: Floats, noise: float) -> tuple[Floats, Floats]:
-        """The charge Σr²·(first noise/noise)², rounded up, against mu²·(first noise)², rounded down.
+    admit = charge
 
-        Each operation is rounded where it is not exact.
+    def refund(self) -> None:
+        """Take back the last charge, of a step that was never released, and never looked at.
+
+        That it was not must have nothing to do with who was admitted.
+
+        Raises:
+            PrivcalcError: if nothing was charged since the last one was taken back.
         """
-        assert self._gdp is not None
-        if self._unit is None:
-            self._unit = Fraction(noise) ** 2
+        with self._lock:
+            if self._before is None:
+                raise errors.PrivcalcError("IndividualFilter: has no step to take back; only the last one can be")
+            self._spent, self._before = self._before, None
+
+    def close(self) -> None:
+        """End the filter: nobody is charged any more."""
+        self.closed = True
+
+    @np.errstate(over="ignore", invalid="ignore")
+    def _step(self, norms: ArrayLike, noise: float, clip_norm: float | None) -> tuple[NDArray[np.bool_], Floats]:
+        """Who may take part in a step, and all sums with it."""
+        noise = errors.scale("noise_multiplier", noise)
+        r = np.minimum(ratios("norms", norms, self._size, clip_norm).astype(np.float64), 1.0)
+        self._unit = self._unit or Fraction(noise) ** 2
+        after = self._after_gdp(r, noise) if self._rdp is None else self._after_rdp(self._rdp, r, noise)
+        return np.all(after <= self._limits()[:, None], axis=0), after  # whose sum is ∞ or NaN stays out
+
+    def _limits(self) -> Floats:
+        """What the sums may come to: mu²·(first noise)², rounded down, or ε(α)."""
+        if self._gdp is None:
+            assert self._rdp is not None
+            return np.array(self._rdp.epsilons)
+        return np.array([rounded(Fraction(self._gdp.mu) ** 2 * self._unit, up=False)])
+
+    def _after_gdp(self, r: Floats, noise: float) -> Floats:
+        """Σr²·(first noise/noise)²; each operation is rounded up where it is not exact."""
         weight = self._unit / Fraction(noise) ** 2
-        budget = Fraction(self._gdp.mu) ** 2 * self._unit
         cost = _square_up(r)
         if weight != 1:
             cost = np.where(r > 0, cost * rounded(weight, up=True) * (1 + 4 * UNIT) + 5e-324, 0.0)
-        return _sum_up(self._spent, cost[None, :]), np.array([rounded(budget, up=False)])
+        return _sum_up(self._spent, cost[None, :])
 
-    def _after_rdp(self, r: Floats, noise: float) -> tuple[Floats, Floats]:
-        assert self._rdp is not None
-        orders = np.array(self._rdp.orders)
+    def _after_rdp(self, budget: RDP, r: Floats, noise: float) -> Floats:
+        orders = np.array(budget.orders)
         cost = np.multiply.outer(orders / 2, np.square(r / noise))  # sampling can only lower it
         if self._rate < 1:
             if noise not in self._tables:
                 self._tables[noise] = _table(orders, noise, self._rate)
             cost = np.fmin(cost, _between(self._tables[noise], r, noise) / (orders - 1)[:, None])
         cost = np.where(r > 0, cost * (1 + 8 * UNIT) + 1e-300, 0.0)
-        return (self._spent + cost) * (1 + 2 * UNIT), np.array(self._rdp.epsilons)
+        return (self._spent + cost) * (1 + 2 * UNIT)
 
     def __repr__(self) -> str:
         return f"IndividualFilter({self._size} records, {self._gdp or self._rdp}, rate={self._rate!r})"

@@ -17,12 +17,12 @@ from typing import NamedTuple
 import numpy as np
 
 from privcalc.audit.polynomial import NODES, THETA, TO_CHEBYSHEV, Line, NormTable, Panel, TableFailed, fit
-from privcalc.numerics.faces import Complexes, RealValues
+from privcalc.numerics.elementary import log1p
 from privcalc.numerics.floats import UNIT, Floats
-from privcalc.numerics.mixture import log1p
-from privcalc.numerics.normal import mills
+from privcalc.numerics.interfaces import Complexes, RealValues
 from privcalc.numerics.routes.many import pieces
 from privcalc.numerics.routes.rules import Indices, Rows, Rule, rules
+from privcalc.numerics.special import mills
 
 PANELS = 40
 """Panels below the largest x."""

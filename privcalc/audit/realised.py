@@ -16,8 +16,8 @@ from privcalc.audit.sums import Indices
 from privcalc.audit.tally import Tally
 from privcalc.mechanisms.gaussian import Gaussian
 from privcalc.mechanisms.poisson import PoissonSampled
-from privcalc.mechanisms.sampled import released
-from privcalc.mechanisms.users import UserSampled
+from privcalc.mechanisms.sampler import released
+from privcalc.mechanisms.user_sampling import UserSampled
 from privcalc.numerics.floats import Floats
 from privcalc.relation import ADD_OR_REMOVE_ONE, Relation, check_relation
 from privcalc.run import Mechanism, Run

@@ -19,9 +19,8 @@ from privcalc.audit.contour import DIGITS, Contour
 from privcalc.audit.panels import PANELS, Law, Sheet
 from privcalc.audit.polynomial import Line, TableFailed, unsampled
 from privcalc.audit.sums import Bank, Indices
-from privcalc.numerics.floats import Floats
-from privcalc.numerics.mixture import log_mixture
-from privcalc.numerics.routes.route import QUIET
+from privcalc.numerics.elementary import log_mixture
+from privcalc.numerics.floats import QUIET, Floats
 
 CLOSE = 0.6
 """Tolerances, 1e-4·ε + 1e-6, above which a record is asked again on another line."""

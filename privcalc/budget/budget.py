@@ -15,17 +15,15 @@ import secrets
 from typing import Self
 
 from privcalc import errors
-from privcalc.budget.chain import Witness, chain_of
-from privcalc.budget.history import Reservation, Rules, charge_line
-from privcalc.budget.odometer import odometer
-from privcalc.budget.pool import Pool
+from privcalc.budget.history import Reservation, Rules, chain_of, charge_line
+from privcalc.budget.pool import Odometer, Pool
 from privcalc.budget.reserved import Reserved, anchored, check_open, settle, settled
 from privcalc.enclosure import Enclosure
 from privcalc.errors import PrivcalcError
 from privcalc.ledger.book import Book, uses_of
 from privcalc.ledger.rules import Single
 from privcalc.ledger.terms import Terms, check_label
-from privcalc.log.database import Transaction
+from privcalc.log.database import Transaction, Witness
 from privcalc.log.file import line_of, read
 from privcalc.log.lines import hash_in
 from privcalc.numerics.floats import Floats
@@ -311,8 +309,9 @@ class Budget(Single):
             because that much is lost if what is charged was fixed in advance. The guarantee of the data set is the
             cap's, not this.
         """
-        rules = self.rules
-        return odometer(self.charged, delta=delta, orders=rules.orders, relation=rules.relation)
+        meter = Odometer(self.rules.orders, self.relation)
+        meter.charge(self.charged)
+        return meter.epsilon(delta=delta)
 
     def history(self) -> list[Json]:
         """The lines of the history: what was charged, when, and for which ledger; verified."""

@@ -11,25 +11,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from types import NoneType
 
-from privcalc import errors
+from privcalc import errors, serial
 from privcalc.budget.pool import Pool
 from privcalc.errors import Contradiction, PrivcalcError
 from privcalc.ledger.assumptions import Assumptions
-from privcalc.ledger.terms import Terms, check_label
+from privcalc.ledger.terms import Terms, check_label, mechanism_of
+from privcalc.log.database import Shared, Witness, connect
 from privcalc.relation import Relation
 from privcalc.run import Mechanism, Run
-from privcalc.serial import (
-    Field,
-    Json,
-    canonical,
-    check_fields,
-    mechanism_from_json,
-    mechanism_to_json,
-    relation_from_json,
-    run_to_json,
-)
-
-__all__ = ["History", "Reservation", "Rules", "now"]
+from privcalc.serial import Field, Json, check_fields
 
 FORMAT, VERSION = "privcalc budget", 1
 
@@ -107,7 +97,7 @@ class Rules:
             "format": FORMAT,
             "version": VERSION,
             "dataset": self.dataset,
-            "cap": mechanism_to_json(self.cap),
+            "cap": serial.mechanism_to_json(self.cap),
             "relation": str(self.relation),
             "unit": self.unit,
             "orders": ["inf" if order == float("inf") else order for order in self.orders],
@@ -121,7 +111,7 @@ class Rules:
         """From the first line."""
         found = check_fields("the budget's first line", {"witness": False, **entry}, OPEN)
         orders = tuple(float(order) for order in found["orders"])
-        relation, cap = relation_from_json(found["relation"]), mechanism_from_json(found["cap"])
+        relation, cap = serial.relation_from_json(found["relation"]), serial.mechanism_from_json(found["cap"])
         return cls(found["dataset"], cap, relation, found["unit"], orders, found["witness"])
 
 
@@ -158,7 +148,6 @@ class History:
 
     reservations: dict[str, Reservation] = field(default_factory=dict)
     readmitted: dict[str, str] = field(default_factory=dict)
-    _known: dict[str, Mechanism] = field(default_factory=dict)
     _rules: Rules | None = None
 
     @property
@@ -188,7 +177,7 @@ class History:
             for name, one in self.reservations.items():
                 self.reservations[name] = one if one.settled is not None else replace(one, by="hand")
             return
-        name, run = entry["reservation"], self._run(entry["run"])
+        name, run = entry["reservation"], _run(entry["run"])
         if kind == "reserve":
             if name in self.reservations:
                 raise PrivcalcError(f"reservation = {name!r}: was made already")
@@ -211,14 +200,14 @@ class History:
         chosen = (one for one in self.reservations.values() if settled == (one.settled is not None or one.by == "hand"))
         return Run(tuple(entry for one in chosen for entry in one.run.entries))
 
-    def _run(self, value: Sequence[Json]) -> Run:
-        entries = []
-        for part in value:
-            check_fields("run", part, {"mechanism": Field((dict,)), "count": Field((int,))})
-            if (text := canonical(part["mechanism"])) not in self._known:  # each is read once, because that is slow
-                self._known[text] = mechanism_from_json(part["mechanism"])
-            entries.append((self._known[text], errors.count("count", part["count"], least=1)))
-        return Run(tuple(entries))
+
+def _run(value: Sequence[Json]) -> Run:
+    """What a line says was charged."""
+    entries = []
+    for part in value:
+        check_fields("run", part, {"mechanism": Field((dict,)), "count": Field((int,))})
+        entries.append((mechanism_of(part["mechanism"]), errors.count("count", part["count"], least=1)))
+    return Run(tuple(entries))
 
 
 def check_part(run: Run, whole: Run) -> None:
@@ -237,9 +226,18 @@ def check_part(run: Run, whole: Run) -> None:
 
 def charge_line(kind: str, reservation: str, run: Run, **more: object) -> Json:
     """A line that charges."""
-    return {"type": kind, "reservation": reservation, "run": run_to_json(run), "time": now(), **more}
+    return {"type": kind, "reservation": reservation, "run": serial.run_to_json(run), "time": now(), **more}
 
 
 def readmit_line(name: str, reason: str, lines: int, digest: str) -> Json:
     """A line that says why a store is used again, and what was seen in it that it has forgotten."""
     return {"type": "readmit", "name": name, "reason": reason, "time": now(), "lines": lines, "hash": digest}
+
+
+Chain = Shared[History]
+"""The lines, and what they say."""
+
+
+def chain_of(url: object, dataset: str, witness: Witness | None = None) -> Chain:
+    """The history of a data set in the store of this URL; nothing is asked yet."""
+    return Shared(connect(url), dataset, History, witness)

@@ -8,20 +8,62 @@ elsewhere.
 
 from __future__ import annotations
 
+import datetime
 import math
+from collections.abc import Sequence
 from html import escape
+from typing import NamedTuple
 
 from privcalc.budget.budget import Budget
-from privcalc.budget.course import course
-from privcalc.budget.history import Reservation
-from privcalc.certificate.frame import clean, template
-from privcalc.certificate.html import embedded
+from privcalc.budget.history import History, Reservation
+from privcalc.certificate.html import clean, embedded, template
 from privcalc.certificate.text import plain
 from privcalc.enclosure import Enclosure
+from privcalc.errors import PrivcalcError
 from privcalc.rounding import upward
 from privcalc.serial import Json, interval, mechanism_to_json, run_to_json
 
-__all__ = ["history_text", "page", "summary", "text"]
+POINTS = 200
+"""Most points: each costs a composition."""
+
+
+class Point(NamedTuple):
+    """A moment.
+
+    Attributes:
+        time: of the line.
+        charged: the share of the cap that is charged, reserved parts included.
+        spent: the share that is charged for good.
+    """
+
+    time: datetime.datetime
+    charged: float
+    spent: float
+
+
+def course(lines: Sequence[Json]) -> list[Point]:
+    """The shares of the cap after each line, or after as many of them as are drawn, evenly spread, the last among them.
+
+    Args:
+        lines: of :meth:`Budget.history`.
+    """
+    history, found = History(), []
+    shown = {round(k * (len(lines) - 1) / POINTS) for k in range(POINTS + 1)}
+    for number, entry in enumerate(lines):
+        history.apply(entry)
+        if number in shown:
+            share = history.pool.share
+            found.append(Point(_time(entry["time"]), share(history.pool.charged), share(history.part(settled=True))))
+    return found
+
+
+def _time(text: str) -> datetime.datetime:
+    try:
+        found = datetime.datetime.fromisoformat(text)
+    except ValueError as error:
+        raise PrivcalcError(f"time = {text[:50]!r}: must be a date with a time") from error
+    return found.astimezone(datetime.UTC) if found.tzinfo else found.replace(tzinfo=datetime.UTC)
+
 
 SHOWN = 100
 """Most charges that a page lists; the history has all."""

@@ -12,12 +12,11 @@ import secrets
 from collections.abc import Sequence
 
 from privcalc.budget.budget import Budget
-from privcalc.budget.chain import Witness, chain_of
-from privcalc.budget.history import charge_line, readmit_line
+from privcalc.budget.history import chain_of, charge_line, readmit_line
 from privcalc.errors import PrivcalcError
 from privcalc.ledger.book import Book
 from privcalc.ledger.terms import check_label
-from privcalc.log.database import Transaction
+from privcalc.log.database import Transaction, Witness
 from privcalc.log.file import read
 from privcalc.run import Run
 

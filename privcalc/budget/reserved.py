@@ -5,8 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable
 
-from privcalc.budget.chain import Chain
-from privcalc.budget.history import charge_line, check_part
+from privcalc.budget.history import Chain, charge_line, check_part
 from privcalc.errors import Contradiction, PrivcalcError
 from privcalc.ledger.terms import Terms
 from privcalc.log.database import Transaction

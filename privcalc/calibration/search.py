@@ -12,7 +12,7 @@ from privcalc.enclosure import Guarantee
 from privcalc.errors import PrivcalcError
 from privcalc.numerics.floats import UNIT
 from privcalc.relation import ADD_OR_REMOVE_ONE, Relation, check_relation
-from privcalc.run import Mechanism, Questions, Run
+from privcalc.run import Mechanism, Run
 
 __all__ = ["Calibration", "calibrate"]
 
@@ -96,7 +96,7 @@ def calibrate(
     rates = {"advantage": advantage, "alpha": alpha, "beta": beta}
     aim = target(Guarantee(epsilon=epsilon, delta=delta, mu=mu, rho=rho, relation=check_relation(relation), **rates))
     errors.function("make", make, "which maps the parameter to a mechanism or a run, such as pc.Gaussian")
-    if spent is not None and not isinstance(spent, Questions):
+    if spent is not None and not isinstance(spent, (Mechanism, Run)):
         raise PrivcalcError(f"spent = {spent!r}: must be a mechanism or a run")
     before, whole = Run() if spent is None else spent.run, errors.flag("integer", integer)
     loss = Loss(make, before, aim)

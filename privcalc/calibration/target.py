@@ -11,7 +11,7 @@ from privcalc import errors
 from privcalc.enclosure import Enclosure, Guarantee
 from privcalc.errors import PrivcalcError
 from privcalc.numerics.solve import Bounds, crossing
-from privcalc.run import Mechanism, Questions, Run
+from privcalc.run import Mechanism, Run
 
 __all__ = ["Loss", "Make", "Target", "target"]
 
@@ -112,7 +112,7 @@ def _ends(ask: Callable[[Run], Enclosure]) -> Callable[[Run], Bounds]:
 
 def _run(made: object) -> Run:
     """The run, if it is one."""
-    if not isinstance(made, Questions):
+    if not isinstance(made, (Mechanism, Run)):
         raise PrivcalcError(f"make: the function must return a mechanism or run, not {type(made).__name__}")
     return made.run
 

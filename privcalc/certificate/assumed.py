@@ -5,16 +5,30 @@ Of each thing the weakest provenance that occurs is listed, with the page that n
 
 from __future__ import annotations
 
+import functools
+import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from importlib.resources import files
 from typing import Any, NamedTuple
 
-from privcalc.ledger.assumptions import PAGES, Assumptions, kinds, needs, needs_of, schemes
-from privcalc.ledger.provenance import STATED, Provenance, Release, run_of
-from privcalc.mechanisms.users import unit_of
+from privcalc.ledger.assumptions import (
+    PAGES,
+    STATED,
+    Assumptions,
+    Provenance,
+    Release,
+    every,
+    kinds,
+    needs,
+    needs_of,
+    run_of,
+    schemes,
+)
+from privcalc.mechanisms.user_sampling import unit_of
 from privcalc.run import Run
 from privcalc.serial import Field, Json, check_fields
 
-__all__ = ["Log", "check_form", "in_words", "lines", "noise_of", "private", "weakest"]
+__all__ = ["Log", "check_form", "in_words", "lines", "noise_of", "private", "summary", "weakest", "words"]
 
 BY = ("ledger", "code", "caller", "nobody", "always")
 """Who sees to something, from most to least.
@@ -44,114 +58,6 @@ SEEN = {
 }
 """What is not declared, and follows from the log, with its page."""
 
-UNSEEN = (
-    "what it leaks by being drawn in floating point is not counted, and it is as secret as the seed of its generator, "
-    "which may be short"
-)
-SAYS: Mapping[tuple[str, str], str] = {
-    (
-        "steps",
-        "public",
-    ): "fixed in advance, or by public numbers; the end did not depend on any output or private number",
-    ("steps", "released"): (
-        "plan or cap are certified whole, wherever the run stopped; what decided when was public or released before, "
-        "and no private number (no loss or score of private records without noise)"
-    ),
-    ("parameters", "public"): (
-        "noise, rates, numbers of records and of steps, and learning rates were chosen "
-        "without looking at private records"
-    ),
-    ("parameters", "released"): "may depend on earlier outputs, as the cap allows",
-    ("sensitivity", "derived"): (
-        "values were clamped; how far one person may move an answer follows from the bounds and from rows_per_person, "
-        "which is a line of its own"
-    ),
-    ("sensitivity", "clipped"): "each row of a sum or score was bounded by the code that asked",
-    ("sensitivity", "stated"): (
-        "what each record adds to a sum, or moves a score by, is at most what the caller says, which no ledger sees, "
-        "is of a record of the batch that was drawn, and of that record alone: nothing was fitted to the others first "
-        "(scalers, PCA, chosen columns, filled gaps)"
-    ),
-    ("clip_norm", "public"): "chosen without looking at private records",
-    ("clip_norm", "released"): "chosen by public data and earlier noisy outputs",
-    ("clip_norm", "private"): "chosen by looking at private records, which tells of them: nothing is proved",
-    ("normaliser", "public"): "sums are divided by constants, and not by a private number",
-    ("normaliser", "released"): "sums are divided by constants and noisy numbers, and not by a private number",
-    ("normaliser", "nothing"): "sums were released as they are",
-    ("normaliser", "public number"): "sums are divided by a public number",
-    ("normaliser", "noisy number"): "noisy sums were divided by noisy counts, and not by true ones",
-    ("candidates", "public"): "candidates, groups, edges and bounds were not read from private records",
-    ("candidates", "released"): "candidates, groups, edges and bounds are of public data and earlier noisy outputs",
-    ("sampling", "in turns"): (
-        "each record is in steps that the run's participation allows, and in no others; coins and places that the run "
-        "draws are its own, and secret"
-    ),
-    ("rows_per_person", "kept"): "no person has more than rows_per_person rows (person= was not given)",
-    ("rows_per_person", "counted"): (
-        "the ledger took no more rows of one name; that each person has one name in the column, and no two persons "
-        "share one, is assumed"
-    ),
-    ("parts", "any, each was charged"): (
-        "each choice was charged by itself; a joint one of several rows once, "
-        "by how far a record moves the sum of their scores"
-    ),
-    ("parts", "disjoint"): "everything of one record or person is in one part",
-    ("keys", "kept"): "nobody counts for more keys than the mechanism says, nor twice for one",
-    ("trials", "drawn"): (
-        "how many were made is from the run's distribution, whatever the data; all were made, and alike; the score is "
-        "of a trial's own private output; the best one only is released"
-    ),
-    ("labels", "public"): "none was read from private records (the certificate lists them)",
-    ("start", "random"): "drawn at random, or zero",
-    ("start", "public"): "first weights, frozen layers and weights written by hand are public, or of public data",
-    ("start", "released"): "of a model of the same records; only the composition with its certificate counts",
-    ("start", "certificate"): "of a model of the same records; only the composition with its certificate counts",
-    ("start", "private"): "first weights were trained on private records without noise: nothing is proved",
-    ("start", "none"): "nothing is trained",
-    ("preprocessing", "none"): (
-        "records are as they were collected, or each was kept and changed by itself, and not because of others (no "
-        "head or quantile of the rows, no filling by means)"
-    ),
-    ("preprocessing", "public"): "none, or by constants that were not read from private records",
-    ("preprocessing", "released"): "by noisy constants, whose release is composed",
-    ("preprocessing", "private"): "by what was read off the private records without noise: nothing is proved",
-    ("copies", "none"): "no record is there twice; one that is counts as often",
-    ("records_per_unit", "one"): "nobody who is protected has more records than one, or than the run's mechanism says",
-    ("records_per_unit", "grouped"): "the mechanism takes all records of one person together; whose each is, was said",
-    ("records_per_unit", "by definition"): "a record is what is protected; a person who has several is protected less",
-    ("public_records", "public"): "records that are used without noise are known to everyone",
-    ("public_records", "released"): "records that are used without noise were released, as the composition counts",
-    ("other_releases", "none"): (
-        "what else was released about these records, a repetition of this run too, is not counted; nor are trials of "
-        "which this is the best (learners.PrivateSearch and pc.RandomTrials count them)"
-    ),
-    ("other_releases", "composed"): "there are others, and only the composition of all certificates counts",
-    ("noise", "exact"): "drawn bit for bit as the proofs take it",
-    ("noise", "floating point"): "drawn in floating point; what that leaks is not counted",
-    ("noise", "by other code"): f"whatever is random is drawn as described, on the caller's word; {UNSEEN}",
-    ("noise", "in part by other code"): f"that part on the caller's word; {UNSEEN}",
-    ("loop", "as described"): (
-        "each row is the gradient of its own record alone, of the batch that was drawn: no batch normalisation, no "
-        "loss over pairs, no mean of others is in it; what else the model has or remembers, and what was done before "
-        "or beside, is not of private records; no adapter of a framework sees it"
-    ),
-    ("loop", "owned"): (
-        "our code took the gradient of each record of the batch by itself; it is taken to be of its own record alone: "
-        "no batch normalisation, no loss over pairs, no mean of others is in it; no loss, hook, closure, class or "
-        "other variable that is not copied with the model keeps any of it for others, the data set gives each record "
-        "by itself, and what else the model has, and what was done before or beside, is not of private records"
-    ),
-    ("rounding", "bounded"): "sums are exact, or their error was bounded, and paid",
-    (
-        "rounding",
-        "not counted",
-    ): "what rounding in sums and scores, and their order, add to what one record moves is not counted",
-    ("randomness", "perfect"): "random numbers are taken as perfectly random",
-    ("process", "as recorded"): "taken to have done what it recorded: a check shows consistency, not honesty",
-    ("to_come", "not said"): "who sees to what can still be released; the certificate of the closed ledger says it",
-}
-"""What values mean, for people; of a scheme the value says it."""
-
 LISTING = {"declared": Field((dict,), "what the caller said"), "needed": Field((list,), "what the proofs need")}
 NEEDED = {
     "name": Field((str,), "which thing", (*PAGES, *SEEN)),
@@ -159,14 +65,22 @@ NEEDED = {
     "by": Field((str,), "who saw to it, or said so", BY),
     "page": Field((str,), "which proof needs it"),
 }
-"""What a certificate lists, and each line of it."""
+OF = {"parts": Field((list,), "of a composition: the parts that the line is of, from 1, if it is not of all")}
+"""What a certificate lists; each line of it; and what a line of a composition may have besides."""
 
-OURS = ("normaliser", "candidates", "parts")
+OURS = ("normaliser", "candidates", "parts", "trials")
 """What a learner's own code does, and declares; a clip norm is an argument, which somebody chose."""
 
 TAKEN = {"keys": "kept", "trials": "drawn", "other_releases": "none", "parts": "disjoint", "preprocessing": "none"}
-TAKEN |= {"copies": "none", "records_per_unit": "one"}
+TAKEN |= {"copies": "none", "records_per_unit": "one", "monotone": "one way"}
 """What is taken for granted, where nothing is said, if it is not "public"."""
+
+NO_NOISE, OTHERS = "none was drawn", "by other code"
+NOISES = ("from a seed", OTHERS, "floating point", "by our code", "exact")
+"""Who drew the noise, from the least: each release's; of several the least, which may be of a part."""
+
+SHOWN = 10
+"""Most parts of a composition that a line names for people."""
 
 LOOPS = {"adapter": "as described", "loader": "owned"}
 """Whose loop it is, by who asks."""
@@ -188,6 +102,7 @@ class Log(NamedTuple):
         each_row: whether the ledger charged each row of scores; those of version 2 did not.
         open: whether more can be released.
         plan: of an open ledger, what may be released in all.
+        seeded: whether the noise that the ledger drew came from a seed.
         named: whether the certificates of what it began from are named by their hashes, which is asked where they must
             be.
     """
@@ -201,6 +116,7 @@ class Log(NamedTuple):
     each_row: bool = True
     open: bool = False
     plan: Run = Run(())
+    seeded: bool = False
     named: bool = True
 
 
@@ -230,19 +146,27 @@ def lines(log: Log) -> list[Json]:
     return weakest(line._asdict() for line in found)
 
 
-def weakest(entries: Iterable[Mapping[str, str]]) -> list[Json]:
-    """Of each thing what nobody, or the weakest of those who did, saw to; in one order."""
-    found = list({tuple(entry[name] for name in NEEDED): dict(entry) for entry in entries}.values())
-    least: dict[str, int] = {}
-    for entry in found:
-        least[entry["name"]] = max(_rank(entry), least.get(entry["name"], 0))
-    kept = [entry for entry in found if _rank(entry) == least[entry["name"]]]
-    return sorted(kept, key=lambda entry: ORDER.index(entry["name"]))
+def weakest(*parts: Iterable[Mapping[str, str]]) -> list[Json]:
+    """Of each thing what nobody, or the weakest of those who did, saw to; in one order.
+
+    Args:
+        parts: lines; of a composition those of each part, of which a line names the parts that have it, if not all do.
+    """
+    found: dict[tuple[str, ...], list[int]] = {}
+    for number, entries in enumerate(parts, 1):
+        for key in dict.fromkeys(tuple(entry[name] for name in NEEDED) for entry in entries):
+            found.setdefault(key, []).append(number)
+    lines = [Line(*key) for key in found]
+    least = {line.name: max(_rank(other) for other in lines if other.name == line.name) for line in lines}
+    order = list(words())
+    kept = sorted((line for line in lines if _rank(line) == least[line.name]), key=lambda line: order.index(line.name))
+    of = {line: found[line] for line in kept}
+    return [line._asdict() | ({"parts": of[line]} if len(of[line]) < len(parts) else {}) for line in kept]
 
 
-def _rank(entry: Mapping[str, str]) -> int:
-    """The weaker, the higher; what is private has no one to vouch for it."""
-    return len(BY) if entry["value"] == "private" else BY.index(entry["by"])
+def _rank(line: Line) -> int:
+    """The weaker, the higher; for what is private, and noise that can be drawn again, nobody can vouch."""
+    return len(BY) if line.value == "private" or line.value.endswith("from a seed") else BY.index(line.by)
 
 
 def private(listing: Mapping[str, Any]) -> list[str]:
@@ -250,22 +174,43 @@ def private(listing: Mapping[str, Any]) -> list[str]:
     return [entry["name"] for entry in listing["needed"] if entry["value"] == "private"]
 
 
-def noise_of(releases: Iterable[Release]) -> str:
-    """Who drew the noise, in words."""
-    kinds_of = {each.provenance.noise for each in releases}
-    if not kinds_of:
-        return "none was drawn"
-    if "other code" in kinds_of:
-        return "by other code" if kinds_of == {"other code"} else "in part by other code"
-    return "exact" if kinds_of == {"exact"} else "floating point"
+def noise_of(log: Log) -> str:
+    """Who drew the noise of a run, in words."""
+    return summary(_drawn(each.provenance, log) for each in log.releases)
 
 
-def in_words(entry: Mapping[str, str]) -> str:
+def _drawn(told: Provenance, log: Log) -> str:
+    """Who drew a release's noise: a learner that has it written down drew it in ledgers of its own."""
+    ours = told.seen or told.by == "learner"
+    return "from a seed" if log.seeded and ours else told.noise if told.seen else "by our code" if ours else OTHERS
+
+
+def summary(drawn: Iterable[str]) -> str:
+    """The weakest of what is said of several."""
+    found = set(drawn) - {NO_NOISE}
+    weak = next((word for word in NOISES if word in found or f"in part {word}" in found), NO_NOISE)
+    return f"in part {weak}" if len(found) > 1 and weak in NOISES[:2] else weak
+
+
+@functools.cache
+def words() -> Mapping[str, Mapping[str, str]]:
+    """What the values of lines mean, for people, in the order of lines; of a scheme of sampling the value says it."""
+    return tomllib.loads((files(__package__) / "pages" / "words.toml").read_text(encoding="utf-8"))
+
+
+def in_words(entry: Mapping[str, Any]) -> str:
     """A line for people: what it is about, its value, and what that means; what nobody said, first."""
-    says = SAYS.get((entry["name"], entry["value"]))
-    value = "as the run says" if entry["value"] == "stated" else entry["value"]
-    taken = f"NOT SAID, taken to be {value}" if entry["by"] == "nobody" else entry["value"]
-    return f"{entry['name']}: {taken}" + (f": {says}" if says else "")
+    texts, said = words().get(entry["name"], {}), entry["value"]
+    says = texts.get(said) or texts.get(said.removeprefix("in part "))
+    value = "as the run says" if said == "stated" else said
+    taken = f"NOT SAID, taken to be {value}" if entry["by"] == "nobody" else said
+    return f"{entry['name']}{_of_parts(entry.get('parts', []))}: {taken}" + (f": {says}" if says else "")
+
+
+def _of_parts(numbers: Sequence[int]) -> str:
+    """Of which parts of a composition a line is."""
+    shown = ", ".join(map(str, numbers[:SHOWN])) + ", …" * (len(numbers) > SHOWN)
+    return f" (part{'s' * (len(numbers) > 1)} {shown})" if numbers else ""
 
 
 def check_form(listing: object) -> Json:
@@ -276,7 +221,7 @@ def check_form(listing: object) -> Json:
     """
     found = check_fields("assumptions", listing, LISTING)
     for entry in found["needed"]:
-        check_fields("assumptions", entry, NEEDED)
+        check_fields("assumptions", {"parts": [], **entry} if isinstance(entry, dict) else entry, NEEDED | OF)
     return found
 
 
@@ -293,9 +238,10 @@ def _always(log: Log) -> Iterator[Line]:
     if log.open:
         yield Line("to_come", "not said", "always", SEEN["to_come"])
     if log.releases:
-        drawn = noise_of(log.releases)
-        yield Line("noise", drawn, {"exact": "ledger", "floating point": "always"}.get(drawn, "caller"), SEEN["noise"])
-    yield Line("randomness", "perfect", "always", SEEN["randomness"])
+        drawn = noise_of(log)
+        by = {"exact": "ledger", "floating point": "always", "by our code": "code"}.get(drawn, "caller")
+        yield Line("noise", drawn, by, SEEN["noise"])
+    yield Line("randomness", *(("from a seed", "caller") if log.seeded else ("perfect", "always")), SEEN["randomness"])
     yield Line("process", "as recorded", "always", SEEN["process"])
 
 
@@ -326,9 +272,8 @@ def _of(release: Release, log: Log) -> Iterator[Line]:
             "rounding", told.rounding, _asker(told) if told.rounding == "bounded" else "always", SEEN["rounding"]
         )
     if "clip_norm" in needed and told.sensitivity != "derived":
-        page = next(kind.page for kind in kinds(run) if "clip_norm" in needs_of(kind))
         ours = learner and log.declared.get("clip_norm") == "released"  # by what the learner's own code derives it from
-        word = _word(log, "clip_norm")._replace(page=page)
+        word = _word(log, "clip_norm")._replace(page=_page(run, "clip_norm"))
         yield word._replace(by="code") if ours else word
     if "normaliser" in needed:
         by = _asker(told)
@@ -337,21 +282,40 @@ def _of(release: Release, log: Log) -> Iterator[Line]:
         yield word if told.divided == "stated" else Line("normaliser", told.divided, by, page)
     if "candidates" in needed:
         yield _word(log, "candidates", learner=learner)
+    if "monotone" in needed:
+        yield from _one_way(run, log, told)
     if "sampling" in needed:
-        page = next(kind.page for kind in kinds(run) if "sampling" in needs_of(kind))
-        word = _word(log, "sampling")._replace(page=page)
-        yield word._replace(by="ledger") if told.batch == "drawn" else word
+        word = _word(log, "sampling")._replace(page=_page(run, "sampling"))
+        drew = "ledger" if told.batch == "drawn" else "code" if learner and not told.seen else word.by
+        yield word._replace(by=drew)
     if "parts" in needed:
-        yield _word(log, "parts")._replace(page=next(kind.page for kind in kinds(run) if "parts" in needs_of(kind)))
+        yield _word(log, "parts")._replace(page=_page(run, "parts"))
     elif "candidates" in needed and told.seen and "parts" not in log.declared and log.each_row:
         yield Line("parts", "any, each was charged", "ledger", PAGES["parts"])
     elif "candidates" in needed and told.seen:
         yield _word(log, "parts", learner=learner)
-    yield from (_word(log, name) for name in ("keys", "trials") if name in needed)
+    yield from (_word(log, name, learner=learner) for name in ("keys", "trials") if name in needed)
     if "keys" in needed:
         yield _word(log, "preprocessing")
     if "normaliser" in needed and told.by != "table question":
         yield from _training(run, log, told)
+
+
+def _page(run: Run, need: str) -> str:
+    """Of the mechanism that needs it."""
+    return next(kind.page for kind in kinds(run) if need in needs_of(kind))
+
+
+def _one_way(run: Run, log: Log, told: Provenance) -> Iterator[Line]:
+    """Scores that a record can only raise cost half of what others do."""
+    asked = [each for each in every(run) if "monotone" in type(each).needs]
+    word = _word(log, "monotone")
+    for each in asked:
+        if getattr(each, "monotone", True):
+            by = _sensitivity(told).by  # who bounds a score says which way a record moves it; a ledger asks
+            yield word._replace(by=word.by if by == "nobody" else by, page=type(each).page)
+        else:
+            yield Line("monotone", "either way", "code", type(each).page)
 
 
 def _asker(told: Provenance) -> str:
@@ -402,21 +366,3 @@ def _word(log: Log, name: str, *, learner: bool = False) -> Line:
     """What was said of something, or is taken for granted; what a learner said, its code does."""
     by = "nobody" if name not in log.declared else "code" if learner and name in OURS else "caller"
     return Line(name, log.declared.get(name, TAKEN.get(name, "public")), by, PAGES[name])
-
-
-ORDER = (
-    *(
-        "steps",
-        "parameters",
-        "sensitivity",
-        "normaliser",
-        "clip_norm",
-        "candidates",
-        "sampling",
-        "rows_per_person",
-        "parts",
-    ),
-    *("keys", "trials", "labels", "public_records", "start", "preprocessing", "copies", "records_per_unit"),
-    *("loop", "other_releases", "to_come", "noise", "rounding", "randomness", "process"),
-)
-"""In which lines are listed."""

@@ -18,10 +18,9 @@ from privcalc.certificate import limited
 from privcalc.certificate.assumed import private
 from privcalc.certificate.claims import claims, pages, void
 from privcalc.certificate.consistency import check, wrong_form
-from privcalc.certificate.report import show
 from privcalc.certificate.schema import FORMAT, READ, VERSION, digest
 from privcalc.certificate.story import of_given, of_parts, of_run
-from privcalc.certificate.text import doubts, uncomposed
+from privcalc.certificate.text import doubts, show, uncomposed
 from privcalc.enclosure import Guarantee
 from privcalc.errors import Contradiction, PrivcalcError
 from privcalc.files import LEDGER, named, regular, write_whole
@@ -29,10 +28,10 @@ from privcalc.ledger.assumptions import Assumptions
 from privcalc.ledger.digests import same
 from privcalc.ledger.ledger import Ledger
 from privcalc.ledger.terms import Terms
-from privcalc.mechanisms.users import unit_of
+from privcalc.mechanisms.user_sampling import unit_of
 from privcalc.proof import PROVED, pages_of_proof, prove_certificate
 from privcalc.relation import ADD_OR_REMOVE_ONE, Relation
-from privcalc.run import Mechanism, Questions, Run
+from privcalc.run import Mechanism, Run
 from privcalc.serial import Json, canonical, enclosure, indented, parse, read_json, relation_from_json, run_from_json
 from privcalc.version import __version__
 
@@ -256,7 +255,7 @@ def certify(
         2 × Gaussian(noise_multiplier=2.0) composed
     """
     value = errors.delta("delta", delta)
-    if isinstance(source, Questions):
+    if isinstance(source, (Mechanism, Run)):
         said, asked = (
             Assumptions() if assumptions is None else assumptions,
             ADD_OR_REMOVE_ONE if relation is None else relation,
@@ -273,7 +272,7 @@ def certify(
         raise PrivcalcError(NO_SOURCE)
     else:
         story = of_parts(list(_parts(list(source))))
-    if not isinstance(source, Questions):
+    if not isinstance(source, (Mechanism, Run)):
         _check_said(story, relation=relation, unit=unit)
         if not_accounted or assumptions is not None:
             name = "not_accounted" if not_accounted else "assumptions"
@@ -327,13 +326,6 @@ def _build(story: Json, delta: float) -> Certificate:
     for line in doubts(story):
         errors.warn(line)
     numbers = void(delta) if private(story["assumptions"]) else claims(run, relation, delta)
-    document = {
-        "format": FORMAT,
-        "version": VERSION,
-        "privcalc": __version__,
-        **story,
-        **numbers,
-        "proofs": pages(run, relation, numbers, [entry["page"] for entry in story["assumptions"]["needed"]]),
-        "confirmed": [],
-    }
+    document = {"format": FORMAT, "version": VERSION, "privcalc": __version__, **story, **numbers, "confirmed": []}
+    document["proofs"] = pages(document)
     return Certificate({**document, "hash": digest(document)})

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from privcalc.certificate.schema import ALPHAS, CURVE, NUMBERS, ROUTES
+from privcalc.certificate import earlier
+from privcalc.certificate.schema import ALPHAS, CURVE, NUMBERS, RETIRED, ROUTES, VERSION
 from privcalc.errors import PrivcalcError
+from privcalc.ledger.assumptions import every
 from privcalc.relation import REPLACE_ONE, Relation
-from privcalc.run import Mechanism, Run
-from privcalc.serial import Json, canonical, interval, parts
+from privcalc.run import Run
+from privcalc.serial import Json, canonical, interval, run_from_json
 
 PRIVATE = "private data"
 """The route of what is not claimed."""
@@ -58,33 +60,36 @@ def claims(run: Run, relation: Relation, delta: float) -> Json:
     }
 
 
-def pages(run: Run, relation: Relation, numbers: Mapping[str, Any], needed: Iterable[str] = ()) -> list[str]:
-    """The proof pages that the claims rely on: of mechanisms, of the routes to the numbers, of the certificate.
+def pages(document: Mapping[str, Any]) -> list[str]:
+    """The proof pages that a certificate relies on.
+
+    Those of its mechanisms, of the routes to its numbers, of what is assumed, and of itself; of a cap also those of its
+    filter and of what it admitted, and of what a learner released those of the learner.
 
     Args:
-        run: what is certified.
-        relation: the neighbouring relation.
-        numbers: the claims, as from :func:`claims`.
-        needed: pages of what is assumed.
+        document: what a certificate says, its numbers included.
 
     Raises:
         PrivcalcError: if a number came by a route that has no page.
     """
-
-    def of(mechanism: Mechanism) -> Iterator[str]:
-        yield type(mechanism).page
-        for part in parts(mechanism):
-            yield from of(part)
-
-    own = [page for mechanism, _ in run.entries for page in of(mechanism)]
-    if relation is REPLACE_ONE and "poisson.md" in own:
+    run, now = run_from_json(document["run"]), document["version"] == VERSION
+    own = [type(each).page for each in every(run)]
+    if document["relation"] == str(REPLACE_ONE) and "poisson.md" in own:
         own.append("replace_one.md")
-    used = [name for claim in each(numbers) for name in claim.value["route"].split("+")]
-    known = ROUTES | {PRIVATE: "assumptions.md"}
+    for part in (document["parts"] or [document]) if now else ():
+        if part["basis"] == "cap":
+            own += ["filters.md", *(type(each).page for each in every(run_from_json(part["recorded"])))]
+        own += [page for each in part.get("releases", []) if (page := each["provenance"].get("page"))]
+    used = dict.fromkeys(name for claim in each(document) for name in claim.value["route"].split("+"))
+    known = ROUTES | RETIRED | {PRIVATE: "assumptions.md"}
     if unknown := [name for name in used if name not in known]:
         raise PrivcalcError(f"route = {unknown[0]!r}: must be one of {', '.join(ROUTES)}")
-    shared = ("gdp.md", "conversions.md", "ledger.md", "assumptions.md", "certificate.md", *needed)
-    return list(dict.fromkeys([*own, *(known[name] for name in dict.fromkeys(used)), *shared]))
+    shared = ("gdp.md", "conversions.md", "ledger.md", "assumptions.md", "certificate.md")
+    if now:
+        needed = [entry["page"] for entry in document["assumptions"]["needed"]]
+    else:
+        needed = ["executed_noise.md"] if document.get("noise", earlier.NOISE[0]) != earlier.NOISE[0] else []
+    return list(dict.fromkeys([*own, *(known[name] for name in used), *shared, *needed]))
 
 
 def each(numbers: Mapping[str, Any]) -> Iterator[Claim]:

@@ -24,10 +24,8 @@ from privcalc.certificate.schema import (
 )
 from privcalc.certificate.story import log_of, of_parts
 from privcalc.errors import Contradiction, NotConfirmed, PrivcalcError, count
-from privcalc.ledger.assumptions import Assumptions
-from privcalc.ledger.provenance import run_of
+from privcalc.ledger.assumptions import Assumptions, run_of
 from privcalc.ledger.terms import OUTPUT_INDEPENDENT, check_label, check_warning, filter_of
-from privcalc.mechanisms.guarantees import GDP, RDP, ZCDP, PureDP
 from privcalc.proof import pages_of_proof
 from privcalc.relation import Relation
 from privcalc.run import Run
@@ -81,10 +79,8 @@ def check(document: Mapping[str, Any]) -> None:
         version = document.get("version")
         if type(version) is not int or version not in READ:
             raise PrivcalcError(f"version = {version!r}: must be one of {', '.join(map(str, READ))}")
-        full = {
-            **({} if version == VERSION else {"noise": earlier.NOISE[0]}),
-            **document,
-        }  # which was not said at first
+        unsaid = {} if version == VERSION else {"noise": earlier.NOISE[0]}  # which was not said at first
+        full = {**unsaid, **document}
         rest = {name: value for name, value in full.items() if name != "replayed"}
         check_fields("fields", rest, fields_of(version), more=version == VERSION)
         if "replayed" in document:
@@ -93,18 +89,12 @@ def check(document: Mapping[str, Any]) -> None:
             raise PrivcalcError(f"not_accounted = {document['not_accounted']}: must be texts")
         for ledger in document["ledgers"]:
             _ledger(ledger, version)
+        check_form(document["assumptions"])
         run, relation = run_from_json(document["run"]), relation_from_json(document["relation"])
-        if not same_pages(document["proofs"], expected := pages(run, relation, document, pages_needed(full))):
+        RULES[document["basis"]](document, run)
+        if not same_pages(document["proofs"], expected := pages(full)):
             raise PrivcalcError(f"proofs: must be {expected}, not {str(document['proofs'])[:500]}")
         _confirmed(document, run, relation)
-        RULES[document["basis"]](document, run)
-
-
-def pages_needed(document: Mapping[str, Any]) -> list[str]:
-    """The pages of what a certificate assumes, in its version."""
-    if document["version"] == VERSION:
-        return [str(entry["page"]) for entry in check_form(document["assumptions"])["needed"]]
-    return ["executed_noise.md"] if document["noise"] != earlier.NOISE[0] else []
 
 
 def _ledger(ledger: Any, version: int) -> None:
@@ -194,7 +184,7 @@ def _cap(document: Mapping[str, Any], run: Run) -> None:
     """A cap is certified whole, whatever its filter admitted."""
     recorded = _of_ledger(document, vouched=False)
     mechanism, uses = run.entries[0] if len(run.entries) == 1 else (None, 0)
-    if uses != 1 or not isinstance(mechanism, (GDP, ZCDP, RDP, PureDP)):
+    if mechanism is None or uses != 1:
         raise PrivcalcError(f"run: {run} is no cap")
     if filter_of(mechanism).would_exceed(recorded):
         raise PrivcalcError(f"recorded: {recorded} is more than the cap {run}")
@@ -261,7 +251,7 @@ def _assumed(document: Mapping[str, Any], run: Run, recorded: Run | None = None)
     if version == VERSION:
         log = log_of(document)
         said: Json = {
-            "noise": noise_of(log.releases),
+            "noise": noise_of(log),
             "assumptions": {"declared": found["declared"], "needed": lines(log)},
         }
     else:

@@ -13,8 +13,7 @@ from typing import Any
 
 from privcalc.certificate.assumed import Log, lines
 from privcalc.errors import PrivcalcError
-from privcalc.ledger.assumptions import every, needs
-from privcalc.ledger.provenance import STATED, Provenance, Release, run_of
+from privcalc.ledger.assumptions import STATED, Provenance, Release, every, needs, run_of
 from privcalc.run import Run
 from privcalc.serial import Field, Json, canonical, run_from_json
 
@@ -96,6 +95,7 @@ def log_of(document: Mapping[str, Any]) -> Log:
         persons=("word" if "rows_per_person" in by else "values") if tabled else None,
         each_row=document["version"] > 2 and by.get("parts", "ledger") == "ledger",
         open=document["status"] == "open",
+        seeded=document["seeded"],
     )
 
 

@@ -1,4 +1,7 @@
-"""A certificate as one self-contained web page: ``privcalc show CERT --html OUT.html``. Needs the extra ``pictures``.
+"""A certificate as web pages that load nothing: with curves, or its report as one sheet of paper.
+
+``privcalc show CERT --html OUT.html`` needs the extra ``pictures``; with ``--report`` it writes the sheet: printed, it
+is one A4 page. What is long is cut there, and says so: a certificate may have more than fits a page.
 
 What a certificate says may come from a stranger: all of it is escaped, pictures are data and hold none of its words,
 and the page forbids itself scripts and everything from elsewhere (``Content-Security-Policy``).
@@ -9,29 +12,32 @@ from __future__ import annotations
 import base64
 import io
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from html import escape
+from importlib.resources import files
 from string import Template
 from typing import TYPE_CHECKING, Any
 
-from privcalc import pictures
 from privcalc.certificate.certificate import Certificate
 from privcalc.certificate.consistency import wrong_form
-from privcalc.certificate.facts import facts
-from privcalc.certificate.frame import clean, template, warned
-from privcalc.certificate.report import show
-from privcalc.certificate.text import at_most, headline, stated, warnings
-from privcalc.pictures.curves import ALPHAS, reach
+from privcalc.certificate.text import LAST, Fact, at_most, facts, headline, levels, plain, show, stated, warnings
+from privcalc.ledger.assumptions import kinds
 from privcalc.relation import Relation
 from privcalc.rounding import downward
-from privcalc.run import Mechanism
-from privcalc.serial import enclosure, parts
+from privcalc.serial import enclosure
 from privcalc.tables import profile_table, tradeoff_of_profile
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["page"]
+__all__ = ["clean", "embedded", "page", "sheet", "template"]
+
+LINES, ACROSS = 84, 118
+"""What fits the sheet: lines, and characters in each of them, with room to spare for wide letters."""
+
+CUTS = ((40, 600), (24, 360), (16, 240), (12, 118), (8, 118), (6, 118))
+"""Most rows of a part, and most characters of a row; the first that fits."""
 
 NEIGHBOURS = {
     Relation.ADD_OR_REMOVE_ONE: "with it and without it; $number",
@@ -62,6 +68,9 @@ def page(certificate: Certificate) -> str:
 
 
 def _fields(certificate: Certificate) -> dict[str, str]:
+    from privcalc import pictures  # slow to import
+    from privcalc.pictures.curves import ALPHAS, reach
+
     document, run, relation = certificate.document, certificate.run, certificate.relation
     claim, found = document["guarantee"], facts(document)
     # Numbers before they reach a picture, in which a text would be drawn.
@@ -97,10 +106,8 @@ def _fields(certificate: Certificate) -> dict[str, str]:
             f"{each.label}: {each.text}" for each in found if each.level == "Algorithm" or each.label == "public"
         ),
         "steps": _items(_steps(certificate)),
-        "seen": _items(each.text for each in found if each.label == "seen to"),
-        "assumed": _items(each.text for each in found if each.label == "assumed").replace(
-            "NOT SAID", "<b>not said</b>"
-        ),
+        "seen": _listed("This was seen to:", (each.text for each in found if each.label == "seen to")),
+        "assumed": _listed("And this is assumed:", (each.text for each in found if each.label == "assumed")),
         "unclaimed": _items(
             f"Declared by the caller as not accounted for: {text}" for text in document["not_accounted"]
         ),
@@ -123,18 +130,11 @@ def _number(document: Mapping[str, Any]) -> str:
 
 def _steps(certificate: Certificate) -> list[str]:
     """What each mechanism of the run does, once."""
-
-    def of(mechanism: Mechanism) -> Iterable[str]:
-        own = type(mechanism)
-        kind = next(
-            (each for each in own.__mro__ if each.__name__ == own.kind), own
-        )  # the public one of those of its family
-        yield f"{kind.__name__}: {(kind.__doc__ or '').partition(chr(10))[0]}"
-        for part in parts(mechanism):
-            yield from of(part)
-
-    found = dict.fromkeys(line for mechanism, _ in certificate.run.entries for line in of(mechanism))
-    return [line.replace("``", "") for line in found]
+    found = []
+    for own in kinds(certificate.run):
+        kind = next((each for each in own.__mro__ if each.__name__ == own.kind), own)  # the public one of its family
+        found.append(f"{kind.__name__}: {(kind.__doc__ or '').partition(chr(10))[0]}".replace("``", ""))
+    return list(dict.fromkeys(found))
 
 
 def _commands(document: Mapping[str, Any]) -> list[str]:
@@ -150,6 +150,12 @@ def _commands(document: Mapping[str, Any]) -> list[str]:
 
 def _text_lines(lines: Iterable[str]) -> str:
     return "\n".join(clean(line) for line in lines)
+
+
+def _listed(title: str, lines: Iterable[str]) -> str:
+    """A list under its title; without lines neither. What was not said stands out."""
+    found = _items(lines).replace("NOT SAID", "<b>NOT SAID</b>")
+    return f"<p>{title}</p>\n<ul>\n{found}\n</ul>" if found else ""
 
 
 def _items(lines: Iterable[str]) -> str:
@@ -171,3 +177,61 @@ def embedded(figure: Figure, caption: str) -> str:
     words = clean(caption)
     picture = f'<img alt="{words}" src="data:image/svg+xml;base64,{data}">'
     return f"<figure>{picture}<figcaption>{words}</figcaption></figure>"
+
+
+def sheet(document: Mapping[str, Any]) -> str:
+    """The report as HTML.
+
+    Args:
+        document: of a certificate.
+    """
+    with wrong_form():
+        parts = {"": [Fact("", "", line) for line in warnings(document)], **levels(document)}
+    limits = next((each for each in CUTS if _height(parts, each) <= LINES), CUTS[-1])
+    cut = {title: _cut(rows, *limits) for title, rows in parts.items()}
+    return template("sheet").substitute(
+        kind="Privacy report",
+        title=clean(headline(document)),
+        warnings=warned(fact.text for fact in cut.pop("")),
+        parts="\n".join(_section(number, *part) for number, part in enumerate(cut.items(), 1)),
+        last=clean(LAST),
+        hash=clean(document["hash"]),
+    )
+
+
+def _height(parts: Mapping[str, Sequence[Fact]], limits: tuple[int, int]) -> int:
+    """How many lines they take, cut so; titles, and the space above them, are two."""
+    return sum(2 + sum(-(-len(row.text) // ACROSS) for row in _cut(rows, *limits)) for rows in parts.values())
+
+
+def _cut(rows: Sequence[Fact], most: int, longest: int) -> list[Fact]:
+    """Lines of a level, of which the rest is only counted."""
+    kept = [row._replace(text=_short(plain(row.text), longest)) for row in rows[:most]]
+    left = len(rows) - most
+    return kept + [Fact("", "", f"and {left} more: the certificate has all of them")] * (left > 0)
+
+
+def _short(text: str, longest: int) -> str:
+    return text if len(text) <= longest else f"{text[: longest - 25].rstrip()} … (the certificate has all)"
+
+
+def _section(number: int, title: str, rows: Sequence[Fact]) -> str:
+    lines = "\n".join(f"<tr><th>{clean(row.label)}</th><td>{clean(row.text)}</td></tr>" for row in rows)
+    return f"<h2>{number}. {title}</h2>\n<table>\n{lines}\n</table>"
+
+
+@cache
+def template(name: str) -> Template:
+    """A page of ``pages/``, after the lines that all of them begin with, which ask for ``kind`` and ``title``."""
+    folder = files(__package__) / "pages"
+    return Template("".join((folder / f"{part}.html").read_text(encoding="utf-8") for part in ("head", name)))
+
+
+def clean(value: object) -> str:
+    """Words for a page, on one line."""
+    return escape(plain(str(value)))
+
+
+def warned(lines: Iterable[str]) -> str:
+    """What must be read before anything else."""
+    return "\n".join(f'<p class="warning">{clean(line)}</p>' for line in lines)

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 from types import NoneType
 from typing import Any, Literal
 
-from privcalc.certificate.assumed import LISTING, NEEDED
+from privcalc.certificate.assumed import LISTING, NEEDED, OF
 from privcalc.certificate.schema import BUDGET, CONFIRMED, LEDGER, NUMBERS, RELEASE, REPLAYED, SCHEMA, VERSION
 from privcalc.errors import one_of
-from privcalc.ledger.provenance import FIELDS
+from privcalc.ledger.assumptions import FIELDS
 from privcalc.ledger.terms import LATER, OPEN
 from privcalc.serial import REQUIRED, Field, Json
 
@@ -75,7 +75,7 @@ def _certificate() -> Json:
         name: {"type": "array", "items": point} if SCHEMA[name].kind == (list,) else point
         for name, point in points.items()
     }
-    listing = {"declared": _texts_by_name(), "needed": {"type": "array", "items": _of(NEEDED)}}
+    listing = {"declared": _texts_by_name(), "needed": {"type": "array", "items": _of(NEEDED | OF, lacks=OF)}}
     budget = {"budget": _of(BUDGET), "hash": HASH, "lines": COUNT} | dict.fromkeys(("labels", "warnings"), TEXTS)
     parts: Json = {"type": "object", "if": {"properties": {"version": {"const": VERSION}}}, "then": {"$ref": "#"}}
     inner: dict[str, Json] = {
@@ -90,7 +90,7 @@ def _certificate() -> Json:
         "assumptions": _of(LISTING, listing),
         "releases": {
             "type": "array",
-            "items": _of(RELEASE, {"mechanism": MECHANISM, "count": COUNT, "provenance": _of(FIELDS)}),
+            "items": _of(RELEASE, {"mechanism": MECHANISM, "count": COUNT, "provenance": _of(FIELDS, lacks=("page",))}),
         },
         "ledgers": {
             "type": "array",
@@ -111,7 +111,7 @@ def _line() -> Json:
     inner: dict[str, Json] = {
         "mechanism": MECHANISM,
         "count": COUNT,
-        "provenance": _of(FIELDS),
+        "provenance": _of(FIELDS, lacks=("page",)),
         "words": _texts_by_name(),
     }
     inner["certificates"] = {"type": "array", "items": HASH, "minItems": 1}

@@ -13,10 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from privcalc.certificate.facts import Fact
-from privcalc.certificate.report import levels
 from privcalc.certificate.schema import digest
-from privcalc.certificate.text import headline, plain, warnings
+from privcalc.certificate.text import Fact, headline, levels, plain, warnings
 from privcalc.errors import PrivcalcError
 from privcalc.ledger import digests
 from privcalc.serial import Json, enclosure, relation_from_json, run_from_json
@@ -91,8 +89,8 @@ def record(document: Mapping[str, Any]) -> Json:
                 "post_processing": OPEN,
                 "justification": OPEN,
                 "utility": OPEN,
-                "additional_information": f"made of the certificate with the hash {document['hash']}; "
-                "privcalc verify checks it",
+                "additional_information": f"{said['Evidence']}\nmade of the certificate with the hash "
+                f"{document['hash']}; privcalc verify checks it",
             },
             "administrative": {"evidence_sources": {}, "status": "Draft", "registry_authors": [OPEN], "tier": 3},
         },

@@ -57,13 +57,14 @@ SCHEMA = {
     "recorded": Field(
         (list, NoneType), "the run that the ledger charged, lost blocks included; null without one ledger"
     ),
-    "declared": Field((list,), "the part of the recorded run that is known by the caller's word only"),
+    "declared": Field((list,), "the part of the recorded run whose noise the ledger did not draw"),
     "target": Field((dict, NoneType), "null, or the guarantee that plan or cap had to meet"),
     "seeded": Field((bool,), "true: a reproducible run, for which no privacy is claimed"),
     "noise": Field((str,), "who drew it: a summary of `releases`"),
     "releases": Field((list,), "what the ledger charged, by `provenance`: each a `mechanism` with its `count`"),
     "proofs": Field(
-        (list,), "the pages of its mechanisms, of the routes that gave its numbers, and of what is assumed"
+        (list,),
+        "the pages of its mechanisms (of a cap also of what it admitted), learners, numbers and assumptions",
     ),
     "ledgers": Field(
         (list,),
@@ -130,7 +131,6 @@ ROUTES = {
     "enumeration": "atoms.md",
     "smoothing": "smoothing.md",
     "lattice": "lattice.md",
-    "direct": "direct.md",
     "moments": "conversions.md",
     "fallback": "calibration.md",
     "axis": "calibration.md",
@@ -157,8 +157,11 @@ ROUTES = {
 }
 """The page of every numerical route, and of every theorem that bounds a pair: the names in ``Enclosure.route``."""
 
+RETIRED = {"direct": "lattice.md"}
+"""The same of routes that earlier releases had."""
 
-MOVED: dict[str, tuple[str, ...]] = {}
+
+MOVED: dict[str, tuple[str, ...]] = {"direct.md": ("lattice.md",)}
 """Pages that certificates name and that ``proofs/`` no longer has: the pages that hold their text now."""
 
 

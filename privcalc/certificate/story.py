@@ -6,14 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from privcalc.certificate import earlier
-from privcalc.certificate.assumed import Log, lines, noise_of, weakest
+from privcalc.certificate.assumed import Log, lines, noise_of, summary, weakest
 from privcalc.certificate.schema import BUDGET, VERSION
 from privcalc.errors import PrivcalcError
 from privcalc.errors import count as whole
 from privcalc.files import regular
-from privcalc.ledger.assumptions import Assumptions
+from privcalc.ledger.assumptions import Assumptions, Provenance, Release, run_of
 from privcalc.ledger.book import Book
-from privcalc.ledger.provenance import Provenance, Release, run_of
 from privcalc.ledger.terms import OUTPUT_INDEPENDENT, Terms
 from privcalc.log.file import lines_of
 from privcalc.log.lines import Position, entries
@@ -111,6 +110,7 @@ def _of_ledger(read: Iterator[bytes], name: object, version: int) -> Json:
         each_row=terms.version > 2,
         open=not book.closed,
         plan=Run(()) if version < VERSION else run,
+        seeded=terms.seeded,
         named=version < VERSION or bool(book.begun),
     )
     known = {} if version < VERSION else {"version": terms.version} | ({} if persons is None else {"persons": persons})
@@ -142,7 +142,7 @@ def _words(log: Log, run: Run, version: int) -> Json:
         for mechanism, uses, provenance in (() if log.basis == "declared" else log.releases)
     ]
     assumed = {"declared": dict(log.declared), "needed": lines(log)}
-    return {"assumptions": assumed, "noise": noise_of(log.releases), "releases": sorted(releases, key=canonical)}
+    return {"assumptions": assumed, "noise": noise_of(log), "releases": sorted(releases, key=canonical)}
 
 
 def of_run(terms: Terms, version: int = VERSION) -> Json:
@@ -190,6 +190,7 @@ def log_of(document: Mapping[str, Any]) -> Log:
         each_row=ledger.get("version", VERSION) > 2,
         open=document["status"] == "open",
         plan=run,
+        seeded=document["seeded"],
         named="start" in ledger,
     )
 
@@ -247,13 +248,8 @@ def of_parts(parts: Sequence[Mapping[str, Any]], version: int = VERSION) -> Json
     if version < VERSION:
         details |= earlier.composed(parts, run)
     else:
-        noise = noise_of(release for part in parts for release in log_of(part).releases)
-        said = (line for part in parts for line in said_by(part))
-        # noise of the whole is that of all releases together: in part by other code, where all of one part's is
-        whole = (
-            {**line, "value": noise} if line["by"] == "caller" and line["name"] == "noise" else line for line in said
-        )
-        needed = weakest(whole)
+        needed = weakest(*map(said_by, parts))
+        noise = summary(noise_of(log_of(part)) for part in parts)
         details |= {"assumptions": {"declared": {}, "needed": needed}, "noise": noise}
     status = "closed" if all(part["status"] == "closed" for part in parts) else "open"
     return _story(run, relation_from_json(parts[0]["relation"]), "composed", status, details)

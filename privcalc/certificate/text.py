@@ -1,24 +1,212 @@
-"""How a certificate is put in words: its claim in one line, what must be read first, and what may not hold."""
+"""What a certificate says, in words: one list of lines, which text, report, sheet and record print whole.
+
+Before them stand the warnings, which must be read first.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
-from privcalc.certificate.assumed import private
-from privcalc.certificate.schema import digest
-from privcalc.rounding import upward
-from privcalc.serial import enclosure, parts, relation_from_json, run_from_json
+from privcalc.attacks.replay.report import told
+from privcalc.certificate.assumed import VOUCHED, in_words, private, words
+from privcalc.certificate.consistency import wrong_form
+from privcalc.certificate.schema import VERSION, changed, fields_of
+from privcalc.ledger import digests
+from privcalc.ledger.assumptions import every
+from privcalc.rounding import downward, upward
+from privcalc.serial import enclosure, relation_from_json, run_from_json
+
+__all__ = ["LAST", "LEVELS", "Fact", "doubts", "facts", "headline", "levels", "plain", "report", "show", "warnings"]
+
+LEVELS = ("Parameter", "Unit", "Algorithm", "Implementation", "Trust", "Risk", "Outside", "Evidence")
+"""The pyramid of NIST SP 800-226, from ε and the unit down to what is outside of any proof.
+
+Attacks are in it because of EDPB Opinion 28/2024.
+"""
+
+RATES = (0.1, 0.01)
+"""Rates of a blind guess at which reconstruction is asked for."""
+
+FIRST = ("nobody", "caller", "always", "code", "ledger", "")
+"""Whose word comes first in a report: the weakest."""
+
+LAST = "Nothing was verified for this report but the hash: privcalc verify"
 
 
-def plain(line: str) -> str:
-    """Without line ends and other control characters."""
-    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in line)
+class Fact(NamedTuple):
+    """One line.
+
+    Attributes:
+        level: which of ``LEVELS`` it belongs to.
+        label: what it is called.
+        text: what it says, neither shortened nor made printable.
+        by: who saw to it or said so, where that is asked.
+    """
+
+    level: str
+    label: str
+    text: str
+    by: str = ""
+
+
+def show(document: Mapping[str, Any]) -> str:
+    """The text of ``privcalc show``.
+
+    What a certificate says is never more than one line, so that it cannot pose as another.
+    """
+    lines, before = [part for line in warnings(document) for part in (line, "")], False
+    for fact in facts(document):
+        risk = fact.level == "Risk"
+        lines += [""] * (risk is not before)
+        lines.append(fact.text if fact.level == "Parameter" else f"{fact.label:<15} {fact.text}")
+        before = risk
+    return "\n".join(map(plain, lines))
+
+
+def report(document: Mapping[str, Any]) -> str:
+    """The text of ``privcalc show --report``: the same lines, from the parameter down.
+
+    Args:
+        document: of a certificate.
+    """
+    with wrong_form():
+        lines, found = [part for line in warnings(document) for part in (line, "")], levels(document)
+    lines.append("PRIVACY REPORT")
+    for number, (title, rows) in enumerate(found.items(), 1):
+        for row, fact in enumerate(rows):
+            begin, label = "" if row else f"{number}. {title}", "" if title == "Parameter" else f"{fact.label:<15} "
+            lines.append(f"{begin:<18}{label}{fact.text}")
+    return "\n".join(map(plain, [*lines, LAST]))
+
+
+def levels(document: Mapping[str, Any]) -> dict[str, list[Fact]]:
+    """All lines, level by level; of what the proofs need what nobody saw to comes first.
+
+    Args:
+        document: of a certificate.
+    """
+    found = sorted(facts(document), key=lambda fact: FIRST.index(fact.by))
+    rows = {level: [fact for fact in found if fact.level == level] for level in LEVELS}
+    return {level: rows[level] for level in LEVELS if rows[level]}
+
+
+def facts(document: Mapping[str, Any]) -> list[Fact]:
+    """All that a certificate says, but for what must be read first (``warnings``), in the order of its text."""
+    return [
+        Fact("Parameter", "", headline(document)),
+        Fact("Unit", "one record is", document["unit"]),
+        *_ran(document),
+        *_numbers(document),
+        *_missing(document),
+        *_seen_to(document),
+        *_tried(document),
+        *_evidence(document),
+    ]
+
+
+def _ran(document: Mapping[str, Any]) -> Iterator[Fact]:
+    """What the numbers are of."""
+    name = "Algorithm"
+    yield Fact(name, "it holds for", words()["basis"][document["basis"]])
+    yield Fact(name, "for the run", str(run_from_json(document["run"])))
+    if document["recorded"] is not None and document["recorded"] != document["run"]:
+        yield Fact(name, "recorded", str(run_from_json(document["recorded"])))
+    if document["declared"] and document["basis"] != "declared":
+        yield Fact(name, "drawn elsewhere", f"{run_from_json(document['declared'])} (see noise)")
+    if document["stopping"]:
+        yield Fact(name, "stopping", f'the caller declared: "{document["stopping"]}"')
+    yield Fact("Implementation", "noise", str(document.get("noise", "real-valued")))
+    if document["target"]:
+        yield Fact(name, "target", ", ".join(f"{key} = {value!r}" for key, value in document["target"].items()))
+    for number, part in enumerate(document["parts"], 1):
+        stopping = f', the end declared "{part["stopping"]}"' if part["stopping"] else ""
+        ran = f"by its {part['basis']} run, {part['status']}{stopping}: {run_from_json(part['run'])}"
+        yield Fact(name, f"part {number}", ran)
+        yield from (Fact(name, f"part {number}, public", text) for text in digests.in_words(part.get("public", {})))
+
+
+def _numbers(document: Mapping[str, Any]) -> Iterator[Fact]:
+    """The other numbers; and what attacks can do (``proofs/risk.md``), each on its safe side."""
+    gdp, name, relation = document["gdp"], "Risk", relation_from_json(document["relation"])
+    curve = ", ".join(f"{stated('ε', p['epsilon'], document)} at δ = {at_most(p['delta'])}" for p in document["curve"])
+    missed = ", ".join(
+        f"{stated('false negative rate', p['beta'], document, 'lower')} at false positive rate "
+        f"{downward(p['alpha'], 'g')}"
+        for p in document["beta"]
+    )
+    mu, error = stated("μ", gdp["mu"], document), enclosure(document["advantage"], relation).upper
+    yield Fact(name, "also", curve)
+    yield Fact(name, "", f"GDP of {mu} except with probability {at_most(gdp['delta'])}")
+    yield Fact(name, "", "of any attack, whatever it knows of other records:")
+    yield Fact(name, "membership", stated("advantage (best TPR − FPR)", document["advantage"], document))
+    yield Fact(name, "", missed)
+    wrong = downward(bayes_risk(error), ".6g")
+    yield Fact(name, "Bayes risk", f"at prior 1/2 it errs with a probability of {wrong} or more")
+    known = {point["alpha"]: point["beta"] for point in document["beta"]}
+    for rate in sorted(known.keys() & set(RATES), reverse=True):
+        most = upward(reconstructed(enclosure(known[rate], relation, "lower").lower), ".6g")
+        text = f"where a blind guess is right with {rate:.0%}, it is right with {most} or less"
+        yield Fact(name, "reconstruction", text)
+
+
+def _missing(document: Mapping[str, Any]) -> Iterator[Fact]:
+    """What is taken as public, and what is outside."""
+    if document["public"]:
+        yield Fact("Unit", "public", ", ".join(digests.in_words(document["public"])))
+    missing = "; ".join(document["not_accounted"]) or "nothing declared; was anything tuned on private data?"
+    yield Fact("Outside", "not accounted", missing)
+    beyond = "collection, storage and access to the data, and what was released elsewhere: no proof covers them"
+    yield Fact("Outside", "", beyond)
+
+
+def _seen_to(document: Mapping[str, Any]) -> Iterator[Fact]:
+    """Who saw to what the proofs need: what was seen to, and what is assumed."""
+    version = document["version"]
+    for entry in document["assumptions"]["needed"]:
+        label = "seen to" if entry["by"] in ("ledger", "code") else "assumed"
+        by = "" if entry["by"] in ("always", "nobody") else f"{VOUCHED[entry['by']]}; "
+        yield Fact("Trust", label, f"{in_words(entry)} ({by}{entry['page']})", entry["by"])
+    unlisted = []
+    if version == 2:
+        unlisted.append("what version 2 does not list: rows, public records, first weights, other releases (NOT SAID)")
+    if version in (2, 3) and document["basis"] != "composed":
+        unlisted.append(f"what version {version} does not list: who clipped, and words of training (NOT SAID)")
+    unlisted += document.get("idealised", []) if version < VERSION else []
+    later = sorted(set(document) - {*fields_of(version), "replayed"})
+    unlisted += [f"{name} = {str(document[name])[:200]}, which this version does not know" for name in later]
+    yield from (Fact("Trust", "assumed", text, "always") for text in unlisted)
+
+
+def _tried(document: Mapping[str, Any]) -> Iterator[Fact]:
+    """What was proved, and what was replayed."""
+    for proof in document["confirmed"]:
+        claim = f"ε ≤ {upward(proof['epsilon'], '.9g')} at δ = {at_most(proof['delta'])} by {proof['route']}, it says"
+        yield Fact("Evidence", "proved", claim)
+    if document["basis"] != "composed" and not document.get("replayed"):
+        nothing = "nothing: no program was tried on neighbouring data (privcalc.attacks.replay)"
+        yield Fact("Evidence", "replayed", nothing)
+    yield from (Fact("Evidence", "replayed", told(section)) for section in document.get("replayed", []))
+
+
+def _evidence(document: Mapping[str, Any]) -> Iterator[Fact]:
+    """What it can be checked with."""
+    for ledger in document["ledgers"]:
+        if "labels" in ledger:
+            yield Fact("Evidence", "labels", "; ".join(ledger["labels"]))
+        yield Fact("Evidence", "ledger", f"{ledger['lines']} lines, hash {ledger['hash']}")
+        if budget := ledger.get("budget"):
+            spent = f"that of the data set {budget['dataset']!r}, as reservation {budget['reservation']}"
+            where = f"line {budget['lines']} of its history has hash {budget['hash']}"
+            yield Fact("Algorithm", "budget", f"{spent}; {where}")
+    yield Fact("Evidence", "proofs", ", ".join(document["proofs"]))
+    yield Fact("Evidence", "privcalc", document["privcalc"])
 
 
 def warnings(document: Mapping[str, Any]) -> Iterator[str]:
     """What must be read before anything else."""
-    if document["hash"] != digest(document):
+    if changed(document):
         yield "CHANGED: this text does not fit its own hash, and cannot be relied on."
     if document["seeded"]:
         yield (
@@ -76,9 +264,8 @@ def of_others(document: Mapping[str, Any]) -> Iterator[str]:
             "the same ones, whose public number is one. Certify other records by themselves; if some came or went, "
             "this is about those who were there all the time"
         )
-    runs = [run_from_json(part["run"]) for part in parts_of]
-    steps = [each for run in runs for mechanism, _ in run.entries for each in (mechanism, *parts(mechanism))]
-    sizes = {size for each in steps if (size := getattr(each, "dataset_size", None)) is not None}
+    runs = (run_from_json(part["run"]) for part in parts_of)
+    sizes = {size for each in every(*runs) if (size := getattr(each, "dataset_size", None)) is not None}
     if known and max(sizes, default=0) > known[-1] + 1:  # a neighbour has one more
         yield (
             f"dataset_size = {max(sizes)} is more than the {known[-1]} records that are public: with fewer of them "
@@ -139,3 +326,28 @@ def headline(document: Mapping[str, Any]) -> str:
     claim = document["guarantee"]
     bound = stated("ε", claim["epsilon"], document)
     return f"{bound} at δ = {at_most(claim['delta'])}, {relation_from_json(document['relation'])}"
+
+
+def bayes_risk(advantage: float) -> float:
+    """(1 − advantage)/2, rounded down.
+
+    Example:
+        >>> 0.24 < bayes_risk(0.5) <= 0.25
+        True
+    """
+    return max(math.nextafter((1 - advantage) / 2, 0.0), 0.0)
+
+
+def reconstructed(beta: float) -> float:
+    """1 − β at the rate of the blind guess, rounded up.
+
+    Example:
+        >>> 0.25 <= reconstructed(0.75) < 0.2501
+        True
+    """
+    return min(math.nextafter(1 - beta, 1.0), 1.0)
+
+
+def plain(line: str) -> str:
+    """Without line ends and other control characters."""
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in line)

@@ -11,7 +11,7 @@ from typing import Any
 from privcalc.claims.schema import FULL, Claim, samplers
 from privcalc.errors import PrivcalcError
 from privcalc.mechanisms.gaussian import Gaussian
-from privcalc.mechanisms.sampled import batched
+from privcalc.mechanisms.sampler import batched
 from privcalc.relation import Relation
 from privcalc.run import Run
 from privcalc.serial import Json

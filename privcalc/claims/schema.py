@@ -13,7 +13,7 @@ from typing import Any
 
 from privcalc import errors
 from privcalc.errors import PrivcalcError
-from privcalc.mechanisms.sampled import Claimed, batched
+from privcalc.mechanisms.sampler import Claimed, batched
 from privcalc.relation import Relation
 from privcalc.serial import Field, Json, check_fields, read_json
 

@@ -82,8 +82,7 @@ def create(
 @JSON
 def show(delta: float, html: str | None, picture: Path | None, as_json: bool, **where: Any) -> int:
     """What is charged, what is left, and the odometer."""
-    from privcalc.budget.course import course
-    from privcalc.budget.page import page, summary, text
+    from privcalc.budget.page import course, page, summary, text
 
     found = pc.Budget(**where)
     if html is not None:

@@ -9,14 +9,14 @@ import click
 
 import privcalc as pc
 from privcalc.certificate.certificate import SECONDS
+from privcalc.certificate.html import sheet
 from privcalc.certificate.registry import record
-from privcalc.certificate.report import report
 from privcalc.certificate.schema import UNDECIDED, changed
-from privcalc.certificate.sheet import sheet
+from privcalc.certificate.text import report
 from privcalc.cli.options import DELTA, JSON, Command
 from privcalc.cli.sign import is_ledger, seals, signed
 from privcalc.files import regular, write_whole
-from privcalc.ledger.marks import secret
+from privcalc.ledger.digests import secret
 from privcalc.proof import finite_claims
 from privcalc.serial import indented
 from privcalc.terminal import UNCONFIRMED, WRONG, answer, fail, verdict

@@ -11,7 +11,7 @@ import click
 
 import privcalc as pc
 from privcalc.errors import PrivcalcError
-from privcalc.mechanisms.sampled import REQUIRED, Batched, Command, batched
+from privcalc.mechanisms.sampler import REQUIRED, Batched, Command, batched
 
 __all__ = ["OPTIONS", "Batches", "sampler_options"]
 

@@ -18,9 +18,8 @@ import numpy as np
 
 from privcalc import errors
 from privcalc.composition import group, tradeoff
-from privcalc.composition.bound import POOR, Bound
 from privcalc.composition.curve import Curve, at_once, worst_delta, worst_epsilon
-from privcalc.composition.direction import Direction
+from privcalc.composition.direction import POOR, Bound, Direction
 from privcalc.composition.group import Group
 from privcalc.composition.sides import Question, Sides
 from privcalc.enclosure import Enclosure, Enclosures
@@ -161,6 +160,25 @@ class Answers:
         """The smallest μ of Gaussian DP, except with probability δ."""
         return replace(self._ask(lambda curves: tradeoff.gdp_mu(curves, delta)), delta=delta)
 
+    @usual()
+    def rdp(self, alpha: Floats) -> Floats:
+        """Upper bounds of the Rényi divergences of these orders, in both directions."""
+        sides = self.composed(self.relation)
+        parts = [part for part in (sides.upper, sides.other) if part]
+        found = [np.max([_divergences(side, alpha.ravel()) for side in part], axis=0) for part in parts]
+        return np.asarray(np.min(found, axis=0).reshape(alpha.shape), dtype=np.float64)
+
+    @usual()
+    def zcdp(self) -> tuple[float, float]:
+        """(ρ, ξ) of (ξ, ρ)-zCDP, rounded up."""
+        sides = self.composed(self.relation)
+
+        def worst(part: Sequence[Direction]) -> tuple[float, float]:
+            terms = [[math.fsum(n * pair.zcdp_terms[i] for pair, n in side) for side in part] for i in (0, 1)]
+            return max(terms[0], default=0.0) * (1 + 8 * UNIT), max(terms[1], default=0.0) * (1 + 8 * UNIT)
+
+        return min((worst(part) for part in (sides.upper, sides.other) if part), key=sum)
+
     def _curves(self, side: Sequence[Direction], tolerance: float = 0.0) -> list[Curve]:
         return [self.curve(direction, tolerance) for direction in side]
 
@@ -199,27 +217,6 @@ class Answers:
             if found.width() > 100 * ROUGH:
                 break  # more digits would not show
         return Enclosure(found.lower, found.upper, relation, "+".join(found.routes), safe)
-
-
-@usual()
-def rdp(composed: Composed, alpha: Floats, relation: Relation) -> Floats:
-    """Upper bounds of the Rényi divergences of these orders, in both directions."""
-    sides = composed(check_relation(relation))
-    parts = [part for part in (sides.upper, sides.other) if part]
-    found = [np.max([_divergences(side, alpha.ravel()) for side in part], axis=0) for part in parts]
-    return np.asarray(np.min(found, axis=0).reshape(alpha.shape), dtype=np.float64)
-
-
-@usual()
-def zcdp(composed: Composed, relation: Relation) -> tuple[float, float]:
-    """(ρ, ξ) of (ξ, ρ)-zCDP, rounded up."""
-    sides = composed(check_relation(relation))
-
-    def worst(part: Sequence[Direction]) -> tuple[float, float]:
-        terms = [[math.fsum(n * pair.zcdp_terms[i] for pair, n in side) for side in part] for i in (0, 1)]
-        return max(terms[0], default=0.0) * (1 + 8 * UNIT), max(terms[1], default=0.0) * (1 + 8 * UNIT)
-
-    return min((worst(part) for part in (sides.upper, sides.other) if part), key=sum)
 
 
 def _between(sides: Sides, question: Question, safe: Safe) -> Bound:

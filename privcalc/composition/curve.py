@@ -14,12 +14,20 @@ from dataclasses import replace
 
 import numpy as np
 
-from privcalc.composition.bound import GOOD, STEEP, Bound, Widths
-from privcalc.composition.direction import Direction, delta_at_most, epsilon_at_most, split_leaks, sure_loss
-from privcalc.composition.fallback import Moments
+from privcalc.composition.direction import (
+    GOOD,
+    STEEP,
+    Bound,
+    Direction,
+    Widths,
+    delta_at_most,
+    epsilon_at_most,
+    split_leaks,
+    sure_loss,
+)
 from privcalc.composition.ladder import Ladder
 from privcalc.composition.question import DeltaAt, EpsilonAt, invert
-from privcalc.composition.uses import Uses
+from privcalc.composition.uses import Moments, Uses
 from privcalc.numerics.floats import TINY, Floats
 from privcalc.numerics.routes import contour, many
 from privcalc.numerics.sampled_gaussian import SampledGaussianTransform

@@ -12,9 +12,8 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from privcalc.composition.bound import Bound
 from privcalc.composition.curve import Curve, worst_delta, worst_epsilon
-from privcalc.composition.direction import delta_at_most, epsilon_at_most
+from privcalc.composition.direction import Bound, delta_at_most, epsilon_at_most
 from privcalc.composition.sides import Sides, worst
 from privcalc.composition.tradeoff import smallest
 from privcalc.numerics.floats import UNIT

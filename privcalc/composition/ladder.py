@@ -12,20 +12,17 @@ import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from privcalc.composition.bound import FAIR, GOOD, POOR, STEEP, Bound, Widths
-from privcalc.composition.question import Question
+from privcalc.composition.direction import FAIR, GOOD, STEEP, Bound, Widths
+from privcalc.composition.question import Laid, Question
 from privcalc.composition.uses import Uses
-from privcalc.numerics.allocated import AllocationTransform
-from privcalc.numerics.faces import SplitTransform, Transform
-from privcalc.numerics.grouping import ScheduleTransform
-from privcalc.numerics.mixed import MixedTransform
+from privcalc.numerics.allocation import AllocationTransform
+from privcalc.numerics.interfaces import RouteFailed, SplitTransform, Transform, TransformCounts
 from privcalc.numerics.normal_loss import NormalLoss
-from privcalc.numerics.routes import apart, contour, direct, jumps, lattice, smoothing
+from privcalc.numerics.routes import apart, contour, jumps, lattice, smoothing
 from privcalc.numerics.routes.atoms import enumerate_sums
-from privcalc.numerics.routes.route import Laid, RouteFailed, TransformCounts
 from privcalc.numerics.sampled_gaussian import SampledGaussianTransform
-from privcalc.numerics.solve import Bounds
-from privcalc.numerics.transforms import GaussianTransform
+from privcalc.numerics.schedule import ScheduleTransform
+from privcalc.numerics.transforms import GaussianTransform, MixedTransform
 
 SHARPER = 2.0
 """A route is laid for a question itself only where its neighbourhood's route says so many times less of it."""
@@ -37,21 +34,6 @@ MANY = 1000
 """Uses from which jumps are faster than the lattice."""
 
 
-class Demand(NamedTuple):
-    """For what a route is laid."""
-
-    delta: float | None
-    """δ: given, or expected, or None."""
-    epsilon: float | None
-    """ε: the same."""
-    known: Bounds
-    """An interval of what is asked, from elsewhere."""
-    widths: Widths
-    """Relative widths with which the asker is content."""
-    sharpness: float
-    """Of what is known (:meth:`Question.sharpness`)."""
-
-
 class Route(NamedTuple):
     """A way to bound δ(ε), and how sharp its answer must be."""
 
@@ -59,8 +41,8 @@ class Route(NamedTuple):
     """In ``Enclosure.route``; ``certificate.schema.ROUTES`` has its page."""
     applies: Callable[[Uses], bool]
     """Whether it is worth a try; laying it may fail even so."""
-    lay: Callable[[Uses, Demand], Laid]
-    """Raises RouteFailed where it cannot answer."""
+    lay: Callable[[Uses, Question, Bound], Laid]
+    """For a question, and what is known of its answer; raises RouteFailed where it cannot answer."""
     enough: Widths
     """With this width after it, no later route is asked."""
     settled: Widths
@@ -128,64 +110,50 @@ def jumps_among_few(uses: Uses) -> bool:
     return jumps_known(uses) and not jumps_among_many(uses)
 
 
-def few_uses(uses: Uses) -> bool:
-    """Few enough to compose them one convolution at a time."""
-    return uses.number <= 20_000 and len(uses.each) <= 4
-
-
-def by_contour(uses: Uses, demand: Demand) -> Laid:
+def by_contour(uses: Uses, asked: Question, _: Bound) -> Laid:
     """Inversion of the transform."""
-    built, estimate = contour.build(_entries(uses), delta=demand.delta, epsilon=demand.epsilon)
+    built, estimate = contour.build(_entries(uses), delta=asked.delta, epsilon=asked.epsilon)
     return Laid(built.bounds, estimate)
 
 
-def by_parts(uses: Uses, demand: Demand) -> Laid:
+def by_parts(uses: Uses, asked: Question, _: Bound) -> Laid:
     """Atoms by themselves, the rest on the contour."""
-    built, estimate = apart.build(_entries(uses), delta=demand.delta, epsilon=demand.epsilon)
+    built, estimate = apart.build(_entries(uses), delta=asked.delta, epsilon=asked.epsilon)
     return Laid(built.bounds, estimate, rtol=1e-12)
 
 
-def by_enumeration(uses: Uses, demand: Demand) -> Laid:
+def by_enumeration(uses: Uses, asked: Question, _: Bound) -> Laid:
     """All values of the loss."""
     law = enumerate_sums((pair.atoms, count) for pair, count in uses.each)
-    return Laid(law.bounds, 0.0 if demand.delta is None else law.guess(demand.delta))
+    return Laid(law.bounds, 0.0 if asked.delta is None else law.guess(asked.delta))
 
 
-def by_smoothing(uses: Uses, demand: Demand) -> Laid:
+def by_smoothing(uses: Uses, asked: Question, _: Bound) -> Laid:
     """The contour of the loss with a small Gaussian one added."""
-    built, estimate = smoothing.build(_entries(uses), delta=demand.delta, epsilon=demand.epsilon)
-    return Laid(built.bounds, estimate, planned=estimate if demand.epsilon is None else None)
+    built, estimate = smoothing.build(_entries(uses), delta=asked.delta, epsilon=asked.epsilon)
+    return Laid(built.bounds, estimate, planned=estimate if asked.epsilon is None else None)
 
 
-def by_jumps(uses: Uses, demand: Demand) -> Laid:
+def by_jumps(uses: Uses, asked: Question, best: Bound) -> Laid:
     """A term for every number of large losses."""
-    built, estimate = jumps.build(_entries(uses), delta=demand.delta, epsilon=demand.epsilon, known=demand.known)
+    known = (best.lower, best.upper)
+    built, estimate = jumps.build(_entries(uses), delta=asked.delta, epsilon=asked.epsilon, known=known)
     return Laid(built.bounds, estimate)
 
 
-def by_lattice(uses: Uses, demand: Demand) -> Laid:
+def by_lattice(uses: Uses, asked: Question, best: Bound) -> Laid:
     """Losses rounded to a lattice, inverted by a Fourier transform."""
+    sharpness, widths = asked.sharpness(best), asked.widths
     built, estimate = lattice.build(
         list(uses.each),
-        delta=demand.delta,
-        epsilon=demand.epsilon,
-        rtol=max(2e-7, 0.2 * demand.widths.epsilon),
-        least=max(GOOD, 0.2 * demand.widths.delta),
-        useless=demand.sharpness if demand.sharpness <= SIX_DIGITS.epsilon else math.inf,
+        delta=asked.delta,
+        epsilon=asked.epsilon,
+        rtol=max(2e-7, 0.2 * widths.epsilon),
+        least=max(GOOD, 0.2 * widths.delta),
+        useless=sharpness if sharpness <= SIX_DIGITS.epsilon else math.inf,
         estimates=uses.estimates,
     )
-    return Laid(built.bounds, estimate, planned=estimate if demand.epsilon is None else None)
-
-
-def by_direct(uses: Uses, demand: Demand) -> Laid:
-    """Convolution, use by use, of losses rounded to a lattice."""
-    if demand.epsilon == 0:
-        raise RouteFailed("the window would be empty")
-    if demand.epsilon is not None:
-        built, estimate = direct.build(list(uses.each), epsilon=demand.epsilon)
-    else:
-        built, estimate = direct.build(list(uses.each), delta=demand.delta, known=demand.known)
-    return Laid(built.bounds, estimate, rtol=1e-10)
+    return Laid(built.bounds, estimate, planned=estimate if asked.epsilon is None else None)
 
 
 SEVEN_DIGITS, SIX_DIGITS, SETTLED = Widths(FAIR, STEEP * FAIR), Widths(10 * FAIR, 10 * STEEP * FAIR), Widths(GOOD, GOOD)
@@ -210,12 +178,6 @@ LADDER = (
 )
 """From the fastest to the slowest."""
 
-LAST = Route("direct", few_uses, by_direct, enough=Widths(10 * FAIR, POOR), settled=Widths(GOOD, 10 * FAIR), tries=1)
-"""The slowest route, asked only where no other left less than ``enough``.
-
-Bounds that are not convex as they stand are such a case.
-"""
-
 
 class Ladder:
     """The routes of one direction, each laid at most once for a neighbourhood, whatever was asked before.
@@ -227,7 +189,6 @@ class Ladder:
 
     def __init__(self, uses: Uses, routes: Sequence[Route] | None = None) -> None:
         self.uses, self.routes = uses, LADDER if routes is None else routes
-        self.last = LAST if routes is None and LAST.applies(uses) else None
         self._laid = functools.lru_cache(KEPT)(self._lay)
         self._start = functools.lru_cache(KEPT)(lambda question: question.start(uses))
         self._on_axis = functools.lru_cache(KEPT)(self._axis)
@@ -247,10 +208,7 @@ class Ladder:
             # What is known to six digits already is known of this question only.
             own = question.sharpness(found) <= SIX_DIGITS.epsilon
             found = self._near(question, question if own else question.neighbourhood(uses, slow=True), found, slow)
-        found = self._on_axis(question, found)
-        if self.last is None or question.quick or question.content(uses, found, self.last.enough):
-            return found
-        return self._laid(self.last, question, found)[0]
+        return self._on_axis(question, found)
 
     def _near(self, question: Question, near: Question, best: Bound, routes: Sequence[Route]) -> Bound:
         """With routes that are laid for ``near``; where they say much less of this question, with its own."""
@@ -300,11 +258,8 @@ class Ladder:
         )
         laid: list[Laid] = []
         for _ in range(route.tries):
-            plan = (expected, near.epsilon) if near.delta is None else (near.delta, expected)
             try:
-                laid.append(
-                    route.lay(self.uses, Demand(*plan, (best.lower, best.upper), near.widths, near.sharpness(best)))
-                )
+                laid.append(route.lay(self.uses, near.expecting(expected), best))
             except RouteFailed:
                 break
             best = near.met(self.uses, best, laid[-1], route.name)

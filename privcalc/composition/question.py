@@ -9,16 +9,12 @@ from __future__ import annotations
 
 import functools
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
-from privcalc.composition.bound import FAIR, GOOD, POOR, STEEP, Bound, Widths
-from privcalc.composition.direction import SMALLEST
-from privcalc.composition.fallback import axis_epsilon
-from privcalc.composition.uses import Uses
-from privcalc.numerics.routes.route import Laid
+from privcalc.composition.direction import FAIR, GOOD, POOR, SMALLEST, STEEP, Bound, Widths
+from privcalc.composition.uses import Uses, axis_epsilon
 from privcalc.numerics.solve import Bounds, crossing
 
 FEW = 50
@@ -34,18 +30,29 @@ LARGE = 0.5
 """Above, log δ does not tell how far two questions are apart: each is a neighbourhood of its own."""
 
 
+class Laid(NamedTuple):
+    """A route that was laid: it bounds δ(ε) at every ε, most sharply near those that it was planned for."""
+
+    bounds: Callable[[float], Bounds]
+    guess: float
+    """A first guess of the answer."""
+    rtol: float = 1e-15
+    """To which relative precision ε is searched; less sharply where each evaluation takes long."""
+    planned: float | None = None
+    """The answer that it was laid for, where the plan expected none and the guess served as well."""
+
+
 @dataclass(frozen=True)
-class Question(ABC):
-    """What is asked of ``uses``, which are not part of it.
+class _Asked:
+    """What questions of both kinds have, of ``uses``, which are not part of them.
 
     Attributes:
+        delta: δ: given, or where a route is laid expected, or None.
+        epsilon: ε: the same.
         tolerance: relative width of ε below which no slow route is asked to do better.
         quick: whether the routes that take more than milliseconds are left out.
         rtol: a relative width of the answer that is enough, too.
     """
-
-    near: ClassVar[float]
-    """If the answer moved by no more than this, relative, no new plan is made."""
 
     delta: float | None = None
     epsilon: float | None = None
@@ -53,57 +60,15 @@ class Question(ABC):
     quick: bool = False
     rtol: float = 0.0
 
-    @property
-    @abstractmethod
-    def anything(self) -> Bound:
-        """What is known before anything is computed."""
-
-    @abstractmethod
-    def start(self, uses: Uses) -> Bound:
-        """What is known without any route."""
-
-    @abstractmethod
-    def neighbourhood(self, uses: Uses, *, slow: bool = False) -> Question:
-        """The question for which routes are laid, the same for many questions.
-
-        This one itself, where nothing else is known to be near.
-        """
-
-    @abstractmethod
-    def moved(self, near: Question, answer: Bound) -> Question:
-        """The same kind of question where the routes of a neighbourhood are sharpest, given what they answer."""
-
-    @property
-    @abstractmethod
-    def widths(self) -> Widths:
-        """Relative widths with which the asker is content."""
-
-    @abstractmethod
-    def met(self, uses: Uses, best: Bound, laid: Laid, name: str) -> Bound:
-        """What is known when a route was laid."""
-
-    @abstractmethod
-    def settled(self, best: Bound, width: Widths) -> bool:
-        """Whether a route need not be planned again."""
-
-    @abstractmethod
-    def content(self, uses: Uses, best: Bound, width: Widths) -> bool:
-        """Whether no slower route need be asked."""
-
-    @abstractmethod
-    def sharpness(self, best: Bound) -> float:
-        """The width as a relative one of ε, roughly: so that questions of both kinds compare."""
-
-    def on_axis(self, uses: Uses, best: Bound) -> Bound:
-        """After the ladder: what the real axis adds where the routes left the answer wide."""
-        return best
-
 
 @dataclass(frozen=True)
-class DeltaAt(Question):
+class DeltaAt(_Asked):
     """δ(ε) at an ε ≥ 0; enough is, too, an absolute width of ``atol``, or an upper end of ``below``."""
 
-    near = 0.1
+    near: ClassVar[float] = 0.1
+    """If the answer moved by no more than this, relative, no new plan is made."""
+    anything: ClassVar[Bound] = Bound(0.0, 1.0, ("fallback",))
+    """A probability."""
     atol: float = 0.0
     below: float = 0.0
 
@@ -112,11 +77,6 @@ class DeltaAt(Question):
         """ε."""
         assert self.epsilon is not None
         return self.epsilon
-
-    @property
-    def anything(self) -> Bound:
-        """A probability."""
-        return Bound(0.0, 1.0, ("fallback",))
 
     def start(self, uses: Uses) -> Bound:
         """From the real axis."""
@@ -136,8 +96,12 @@ class DeltaAt(Question):
         there = uses.saddle_of(level(math.exp(here.log_delta)))
         return whole if there is None else replace(whole, epsilon=there.epsilon)
 
+    def expecting(self, delta: float | None) -> Question:
+        """The question where a route is laid that wants to know about the answer."""
+        return replace(self, delta=delta)
+
     def moved(self, near: Question, answer: Bound) -> Question:
-        """At its ε."""
+        """The same kind of question where a neighbourhood's routes are sharpest, given its answer: at its ε."""
         if near.epsilon is None and answer.upper < math.inf:
             return replace(self, epsilon=0.5 * (answer.lower + answer.upper))
         return replace(self, epsilon=near.epsilon or self.at)
@@ -162,26 +126,27 @@ class DeltaAt(Question):
         return best.width() <= enough or best.upper - best.lower <= self.atol or best.upper <= self.below
 
     def sharpness(self, best: Bound) -> float:
-        """δ falls by e^{−cε}, log 1/δ being about half of cε."""
+        """About the width relative to ε: δ falls by e^{−cε}, log 1/δ being about half of cε."""
         return best.width() / max(1.0, -2 * math.log(best.upper)) if best.upper > 0 else 0.0
+
+    def on_axis(self, uses: Uses, best: Bound) -> Bound:
+        """What the real axis adds after the ladder: nothing."""
+        return best
 
 
 @dataclass(frozen=True)
-class EpsilonAt(Question):
+class EpsilonAt(_Asked):
     """The smallest ε ≥ 0 with δ(ε) ≤ δ, for δ > 0;"""
 
-    near = 0.01
+    near: ClassVar[float] = 0.01
+    anything: ClassVar[Bound] = Bound(0.0, math.inf, ("fallback",))
+    """Any ε."""
 
     @property
     def at(self) -> float:
         """δ."""
         assert self.delta is not None
         return self.delta
-
-    @property
-    def anything(self) -> Bound:
-        """Any ε."""
-        return Bound(0.0, math.inf, ("fallback",))
 
     def start(self, uses: Uses) -> Bound:
         """From above only: the two ends lie far apart, and the lower one takes longer."""
@@ -194,8 +159,12 @@ class EpsilonAt(Question):
         delta = level(self.at, slow=slow) if self.at <= LARGE else self.at
         return EpsilonAt(delta, tolerance=max(self.tolerance, self.rtol))
 
+    def expecting(self, epsilon: float | None) -> Question:
+        """The question where a route is laid that wants to know about the answer."""
+        return replace(self, epsilon=epsilon)
+
     def moved(self, near: Question, answer: Bound) -> Question:
-        """At its δ."""
+        """The same at its δ."""
         return replace(self, delta=near.delta)
 
     @property
@@ -236,6 +205,10 @@ class EpsilonAt(Question):
             return best  # one question instead of a search: the real axis says less
         least = invert(lambda e: (low(e),) * 2, self.at, uses.guess(self.at), uses.top, rtol=1e-9)[0]
         return best.meet(least, best.upper, "fallback")
+
+
+Question = DeltaAt | EpsilonAt
+"""What is asked of one direction."""
 
 
 def level(delta: float, *, slow: bool = False) -> float:

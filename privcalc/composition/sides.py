@@ -9,10 +9,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from privcalc.composition.bound import Bound
-from privcalc.composition.direction import Direction
+from privcalc.composition.direction import Bound, Direction
 from privcalc.numerics.routes.choices import Levels
-from privcalc.pairs.choices import ChoicesPair, gaussian_mu, playable
+from privcalc.pairs.adaptive_choices import ChoicesPair, gaussian_mu, playable
 from privcalc.pairs.dominating import ANY, Others, Pairs
 from privcalc.pairs.gaussian import GaussianPair
 from privcalc.pairs.pair import Pair

@@ -7,13 +7,11 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from privcalc.composition.bound import Bound
 from privcalc.composition.curve import Curve
-from privcalc.composition.direction import split_leaks
+from privcalc.composition.direction import Bound, split_leaks
 from privcalc.numerics.floats import UNIT
-from privcalc.numerics.normal import gdp_profile
 from privcalc.numerics.solve import Bounds, crossing
-from privcalc.numerics.special import erfinv, ndtri
+from privcalc.numerics.special import erfinv, gdp_profile, ndtri
 
 
 def smallest(

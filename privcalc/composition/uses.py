@@ -8,15 +8,183 @@ import math
 from collections.abc import Callable
 from functools import cached_property
 
+import numpy as np
+
 from privcalc.composition.direction import Direction, collapse, max_loss, merge
-from privcalc.composition.fallback import rough
-from privcalc.numerics.floats import Floats
-from privcalc.numerics.grouping import grouped
+from privcalc.numerics.floats import QUIET, TINY, UNIT, Floats
+from privcalc.numerics.interfaces import TransformCounts
+from privcalc.numerics.log_moment import slope_error
 from privcalc.numerics.routes import contour
-from privcalc.numerics.routes.contour import Saddle, Scan
+from privcalc.numerics.routes.contour import Axis, Saddle, Scan
 from privcalc.numerics.routes.lattice import Estimate, log_moments
-from privcalc.numerics.routes.route import QUIET, TransformCounts
+from privcalc.numerics.schedule import grouped
 from privcalc.pairs.pair import Pair
+
+
+class Moments:
+    """A run on the real axis: K(c) = Σ count·log M(c) bounded from above, δ(ε) ≤ e^{A(c)} for every c > 0.
+
+    A(c) = K(c) − cε + c log c − (1 + c) log(1 + c) (Canonne, Kamath, Steinke 2020, Proposition 12; Asoodeh et al.
+    2021). For guarantees that are given as Rényi divergences or zCDP this is the tight conversion at each order.
+    """
+
+    def __init__(self, direction: Direction) -> None:
+        self.direction = direction
+        self.top = max_loss(direction)
+        grid = np.concatenate([np.geomspace(1e-6, 1e9, 151), *(pair.knots for pair, _ in direction)])
+        self.grid = np.asarray(np.unique(grid[grid > 0]), dtype=np.float64)
+        self.k = self.log_moment(self.grid)
+
+    def log_moment(self, c: Floats) -> Floats:
+        """An upper bound of K(c)."""
+        total = np.zeros_like(c)
+        for pair, count in self.direction:
+            total = total + count * pair.log_moment(c)
+        return total * (1 + 4 * UNIT * (len(self.direction) + 2))
+
+    def delta(self, epsilon: float) -> float:
+        """An upper bound of δ(ε)."""
+        if epsilon >= self.top:
+            return 0.0
+
+        def log_delta(c: Floats, k: Floats) -> Floats:
+            return Axis(c, k, np.zeros_like(c)).log_chernoff(epsilon)
+
+        return min(math.exp(min(self._least(log_delta), 0.0)) * (1 + 1e-14) + TINY, 1.0)
+
+    def epsilon(self, delta: float) -> float:
+        """An upper bound of the smallest ε ≥ 0 with δ(ε) ≤ δ."""
+        if delta == 0:
+            return self.top
+
+        log_delta = math.log(delta)
+
+        def loss(c: Floats, k: Floats) -> Floats:
+            # A is rounded upwards; log δ, and the difference, which may cancel, are off by two units of each.
+            a = Axis(c, k, np.zeros_like(c)).log_chernoff(0.0)
+            return (a - log_delta + 4 * UNIT * (np.abs(a) + abs(log_delta))) / c
+
+        return min(max(self._least(loss) * (1 + 1e-14), 0.0), self.top)
+
+    def _least(self, function: Callable[[Floats, Floats], Floats]) -> float:
+        """The least value met on a grid that is refined around it until its neighbours are no larger.
+
+        Every value is valid.
+        """
+        c, k = self.grid, self.k
+        best = math.inf
+        for _ in range(9):
+            values = np.nan_to_num(function(c, k), nan=math.inf, posinf=math.inf)
+            at = int(np.argmin(values))
+            best = min(best, float(values[at]))
+            left, right = max(at - 1, 0), min(at + 1, c.size - 1)
+            if not math.isfinite(best) or max(values[left], values[right]) - best <= 1e-13 * min(abs(best), 1.0):
+                break
+            c = np.geomspace(c[left], c[right], 13)
+            k = self.log_moment(c)
+        return best
+
+
+def rough(direction: Direction) -> tuple[Callable[[float], float], Callable[[float], float]]:
+    """Bounds of δ that are always available: any single use from below; zCDP from above (at the best order)."""
+    rho = math.fsum(count * pair.zcdp for pair, count in direction) * (1 + 8 * UNIT)
+    top = max_loss(direction)
+    c = np.geomspace(1e-6, 1e12, 400)
+    line = Axis(c, rho * c * (c + 1), 4 * UNIT * rho * c * (c + 1))
+
+    def lower(epsilon: float) -> float:
+        return (
+            max((_any_jump(pair, count, epsilon) for pair, count in direction[:64]), default=0.0)
+            if epsilon < top
+            else 0.0
+        )
+
+    def upper(epsilon: float) -> float:
+        if epsilon >= top:
+            return 0.0
+        return min(math.exp(min(0.0, float(line.log_chernoff(epsilon).min()))) * (1 + 1e-12) + TINY, 1.0)
+
+    return lower, upper
+
+
+def _any_jump(pair: Pair, count: int, epsilon: float) -> float:
+    """A lower bound of δ(ε) from the test "some use has a loss above t", for a few t: P(S) − e^ε Q(S) of that event S.
+
+    A line below a profile is a test (``proofs/tails.md``, §1), so that p and r need not be those of exactly this t.
+
+    Where large losses are rare it is nearly sharp. With p = P(L > t) and r = Q(L > t): 1 − (1 − p)^n − e^ε (1 − (1 −
+    r)^n).
+    """
+    t = epsilon * np.array([1.0, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 1.02])
+    delta, tail, error = pair.profile(t)
+    blur = slope_error(delta, tail, error)
+    p = np.minimum(np.maximum((delta - error + tail - blur) * (1 - 1e-11), 0.0), 1.0)
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+        above = tail + blur + TINY
+        r = np.minimum(above * np.exp(-t), 1.0)
+        # Near underflow: 1 − (1 − r)^n ≤ nr, and e^ε r in one exponential.
+        other = math.exp(min(epsilon, 700.0)) * -np.expm1(count * np.log1p(-r))
+        other = np.where(r > 1e-290, other, count * above * np.exp(epsilon - t))
+        value = -np.expm1(count * np.log1p(-p)) - other
+        rounding = 1e-11 * (np.minimum(count * p, 1.0) + other) + TINY
+    single = max(float(delta[0] - error[0]), _every_jump(pair, count, epsilon), 0.0)
+    if epsilon >= 700:
+        return single
+    return max(single, float(np.nanmax(np.where(np.isfinite(value), value - rounding, 0.0))))
+
+
+def _every_jump(pair: Pair, count: int, epsilon: float) -> float:
+    """A lower bound of δ(ε) from the test "every use has a loss above t": p^n − e^ε r^n.
+
+    It is sharp near a largest loss that is an atom.
+    """
+    t = epsilon / count * np.array([0.9, 0.99, 0.999, 0.9999])
+    delta, tail, error = pair.profile(t)
+    blur = slope_error(delta, tail, error)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore", under="ignore"):
+        log_p = count * np.log(np.maximum((delta - error + tail - blur) * (1 - 1e-11), 0.0))
+        log_r = epsilon + count * (np.log(tail * (1 + 1e-9) + blur + 1e-300) - t)  # a tail that underflowed is not 0
+        value = np.exp(np.minimum(log_p, 0.0)) * (1 - 1e-9) - np.exp(np.minimum(log_r, 700.0)) * (1 + 1e-9) - TINY
+    return float(np.nanmax(np.where(np.isfinite(value), value, 0.0), initial=0.0))
+
+
+def axis_epsilon(direction: Direction, delta: float, known: float) -> float:
+    """ε from the real axis alone, after leaving out a rare event that is paid for with a share of δ.
+
+    Where a few large jumps carry the tail, M explodes long before the saddle; without them it does not. Points are
+    chosen for what is known: where that was far off, again.
+    """
+    for _ in range(6):
+        found = _on_axis(direction, delta, known)
+        if not 0 < found < 0.5 * known:
+            return found
+        known = found
+    return known
+
+
+def _on_axis(direction: Direction, delta: float, known: float) -> float:
+    """The same, once."""
+    entries = [(pair.transform, count) for pair, count in direction if pair.transform is not None]
+    best = known
+    if len(entries) < len(direction) or not 0 < known < math.inf:
+        return best
+    for share in (0.5, 0.9):
+        log_mass = math.log(share * delta / len(entries))
+        points = -math.log(delta) / known * np.geomspace(0.3, 3e4, 60)
+        for part in (points[:20], points[:40], points):
+            try:
+                prepared = [(t.prepare(part[-1], n, log_mass, cut=True), n) for t, n in entries]
+            except OverflowError:
+                break
+            line = contour.axis(prepared, part)
+            left = delta - math.fsum(n * t.lost for t, n in prepared) * (1 + 1e-9)
+            if left <= 0:
+                continue
+            log_left = line.log_chernoff(0.0) - math.log(left) + 1e-9
+            found = float(np.nan_to_num(log_left / part, nan=math.inf).min())
+            best = min(best, max(found * (1 + 1e-12), 0.0))
+    return best
+
 
 FAR = -100.0
 """log of what may be left out where only a plan is made."""

@@ -19,10 +19,9 @@ from typing import Self
 
 from privcalc import errors
 from privcalc.errors import PrivcalcError
-from privcalc.ledger.assumptions import Assumptions
+from privcalc.ledger.assumptions import Assumptions, Provenance, asking, drawn
 from privcalc.ledger.book import Book, Persons, Use, entry_of, kind_of, uses_of
 from privcalc.ledger.kept import Budgeted, begin, finish
-from privcalc.ledger.provenance import Provenance, asking, drawn
 from privcalc.ledger.rules import Single
 from privcalc.ledger.terms import EXACT, OUTPUT_INDEPENDENT, VERSION, Terms, certificates_of, check_warning
 from privcalc.log.file import Journal
@@ -75,6 +74,7 @@ class Account(Single):
             raise
         self._undrawn: dict[Use, int] = {}
         self._charged = 0
+        self._noted: Json | None = None
         self._process = os.getpid()
         self._paused = False
         self._lock = threading.Lock()
@@ -291,10 +291,11 @@ class Account(Single):
             self._undrawn[use] -= count
 
     def _note(self, mechanism: Mechanism, entry: Json) -> None:
-        """Write down how the first sum of a kind is drawn, before it is."""
+        """Write down how the first sum of a kind is drawn, before it is; steps of a run have one entry."""
         with self._held():
-            if kind_of(mechanism, entry) not in self._book.draws:
+            if entry is not self._noted and kind_of(mechanism, entry) not in self._book.draws:
                 self._enter(entry)
+            self._noted = entry
 
     def _enter(self, entry: Json) -> None:
         """Write a line that charges nothing, and read it."""
@@ -350,13 +351,13 @@ class Account(Single):
         lines = [entry_of(kind, *entry, provenance, None if number else label) for number, entry in enumerate(entries)]
         for mechanism, count in entries:
             self._book.charge(mechanism, count, provenance)
-        named = {} if label is None else {label: None}
-        self._book.labels |= named
+        if label is not None:
+            self._book.labels[label] = None
         try:
             self.journal.append(*lines)
         except OSError:  # the lines were taken back
-            for each in named:
-                del self._book.labels[each]
+            if label is not None:
+                del self._book.labels[label]
             for mechanism, count in entries:
                 self._book.refund(mechanism, count, provenance)
             raise

@@ -1,50 +1,36 @@
-"""What the proofs assume of a process and no accountant can see, as typed fields; what contradicts a proof is refused.
+"""What is said of a process: by its caller, who is asked what no accountant can see, and by the ledger, of each charge.
 
-The certificate lists those that its run needs (``certificate/assumed.py``, ``proofs/assumptions.md``).
+The certificate lists what its run needs of both (``certificate/assumed.py``, ``proofs/assumptions.md``). What a
+caller says is refused where it contradicts a proof; who did what of a release is written down with its charge.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
+import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Literal, get_args, get_type_hints
+from types import NoneType
+from typing import Annotated, Literal, NamedTuple, get_args, get_type_hints
 
 from privcalc.errors import PrivcalcError
 from privcalc.mechanisms import known
 from privcalc.mechanisms.guarantees import GDP, RDP, ZCDP, ApproxDP, PureDP
 from privcalc.run import Mechanism, Run
-from privcalc.serial import parts
-
-__all__ = ["Assumptions", "check_type"]
+from privcalc.serial import Field, Json, check_fields, parts
 
 Origin = Literal["public", "released", "private"]
 """Where a value comes from: public constants and data; earlier noisy outputs, too; or private records otherwise."""
+
+Start = Literal["random", "public", "released", "certificate", "private", "none"]
 
 VOID = ("start", "preprocessing", "clip_norm")
 """What may be said to be private: then the certificate's ε is ∞, and it says why. Of all else that is refused."""
 
 CAPS = (GDP, ZCDP, RDP, PureDP, ApproxDP)
-PAGES = {
-    "steps": "ledger.md",
-    "parameters": "ledger.md",
-    "normaliser": "assumptions.md",
-    "clip_norm": "gaussian.md",
-    "candidates": "exponential.md",
-    "sampling": "poisson.md",
-    "parts": "ledger.md",
-    "keys": "thresholded_counts.md",
-    "trials": "tuning.md",
-    "labels": "ledger.md",
-    "public_records": "assumptions.md",
-    "start": "assumptions.md",
-    "preprocessing": "assumptions.md",
-    "copies": "assumptions.md",
-    "records_per_unit": "users.md",
-    "other_releases": "assumptions.md",
-}
-"""What can be declared, and the page that needs it."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +49,8 @@ class Assumptions:
             questions. "private": ε is ∞.
         candidates: the candidates of a choice, the bounds of their scores, and K; of questions to tables, groups and
             edges too.
+        monotone: "one way": a record can only raise scores, or only lower them (as counts), where a mechanism's price
+            is of such scores: ``monotone=True``, and a ``TopK``.
         sampling: how batches are really drawn; must be what the mechanism assumes.
         parts: "disjoint": everything of one record (of one person, if that is the unit) is in one part of a
             ``Parallel`` only, which is refused without this word; months of the same customers are not. And so for the
@@ -99,26 +87,27 @@ class Assumptions:
         in advance; open a Ledger with a plan or a cap
     """
 
-    steps: Origin | None = None
-    parameters: Origin | None = None
-    normaliser: Origin | None = None
-    clip_norm: Origin | None = None
-    candidates: Origin | None = None
-    sampling: str | None = None
-    parts: Literal["disjoint"] | None = None
-    keys: Literal["kept"] | None = None
-    trials: Literal["drawn"] | None = None
-    labels: Origin | None = None
-    public_records: Origin | None = None
-    start: Literal["random", "public", "released", "certificate", "private", "none"] | None = None
-    preprocessing: Literal["none", "public", "released", "private"] | None = None
-    copies: Literal["none"] | None = None
-    records_per_unit: Literal["one"] | None = None
-    other_releases: Literal["none", "composed"] | None = None
+    steps: Annotated[Origin | None, "ledger.md"] = None
+    parameters: Annotated[Origin | None, "ledger.md"] = None
+    normaliser: Annotated[Origin | None, "assumptions.md"] = None
+    clip_norm: Annotated[Origin | None, "gaussian.md"] = None
+    candidates: Annotated[Origin | None, "exponential.md"] = None
+    monotone: Annotated[Literal["one way"] | None, "exponential.md"] = None
+    sampling: Annotated[str | None, "poisson.md"] = None
+    parts: Annotated[Literal["disjoint"] | None, "ledger.md"] = None
+    keys: Annotated[Literal["kept"] | None, "thresholded_counts.md"] = None
+    trials: Annotated[Literal["drawn"] | None, "tuning.md"] = None
+    labels: Annotated[Origin | None, "ledger.md"] = None
+    public_records: Annotated[Origin | None, "assumptions.md"] = None
+    start: Annotated[Start | None, "assumptions.md"] = None
+    preprocessing: Annotated[Literal["none", "public", "released", "private"] | None, "assumptions.md"] = None
+    copies: Annotated[Literal["none"] | None, "assumptions.md"] = None
+    records_per_unit: Annotated[Literal["one"] | None, "users.md"] = None
+    other_releases: Annotated[Literal["none", "composed"] | None, "assumptions.md"] = None
 
     def __post_init__(self) -> None:
         for name, value in self.declared.items():
-            allowed = schemes(known().values()) if name == "sampling" else _values()[name]
+            allowed = schemes(known().values()) if name == "sampling" else VALUES[name]
             if not isinstance(value, str) or value not in allowed:
                 raise PrivcalcError(f"{name} = {value!r}: must be one of {', '.join(map(repr, allowed))}, or None")
             if value == "private" and name not in VOID:
@@ -197,10 +186,12 @@ class Assumptions:
             raise PrivcalcError(f"sampling = {self.sampling!r}: {where}")
 
 
-@functools.cache
-def _values() -> dict[str, tuple[str, ...]]:
-    """What can be said of each."""
-    return {name: get_args(get_args(hint)[0]) for name, hint in get_type_hints(Assumptions).items()}
+_HINTS = get_type_hints(Assumptions, include_extras=True)
+VALUES = {name: get_args(get_args(hint.__origin__)[0]) for name, hint in _HINTS.items()}
+"""What can be said of each."""
+
+PAGES: dict[str, str] = {name: hint.__metadata__[0] for name, hint in _HINTS.items()}
+"""What can be declared, and the page that needs it."""
 
 
 def check_type(value: object) -> Assumptions:
@@ -244,3 +235,139 @@ def schemes(among: Iterable[type[Mechanism]]) -> list[str]:
 def _is_cap(run: Run) -> bool:
     """Whether the run is one stated guarantee, of all that happens."""
     return len(run.entries) == 1 and run.entries[0][1] == 1 and isinstance(run.entries[0][0], CAPS)
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """Who did what of a release; without arguments, all is the caller's word.
+
+    Attributes:
+        sensitivity: who bounded what one record moves: derived by the ledger, from bounds and rows; clipped by our code
+            (of a learner or a loader); or stated.
+        batch: who drew it: the ledger; or stated.
+        noise: exact, by the ledger; in floating point, by an old one; or by other code.
+        rounding: whether the error of the sum was bounded, and paid.
+        divided: what the sum was divided by: nothing; a public number, a noisy one, by our code; or stated.
+        by: which code asked: a question to a table, a learner, a loader that takes each record's gradient itself, an
+            adapter of a framework, or the caller's own.
+        page: the proof page of the learner that asked; None of all else.
+    """
+
+    sensitivity: Literal["derived", "clipped", "stated"] = "stated"
+    batch: Literal["drawn", "stated"] = "stated"
+    noise: Literal["exact", "floating point", "other code"] = "other code"
+    rounding: Literal["bounded", "not counted"] = "not counted"
+    divided: Literal["nothing", "public number", "noisy number", "stated"] = "stated"
+    by: Literal["table question", "learner", "loader", "adapter", "caller"] = "caller"
+    page: str | None = None
+
+    def __post_init__(self) -> None:
+        check_fields("provenance", dataclasses.asdict(self), FIELDS)
+        if self.page is not None and (self.by != "learner" or not re.fullmatch(r"[a-z0-9_]+\.md", self.page)):
+            raise PrivcalcError(f"page = {self.page[:200]!r}: must be that of a learner, such as 'noisy_gd.md'")
+
+    @property
+    def seen(self) -> bool:
+        """Whether the ledger drew what was released."""
+        return self.noise != "other code"
+
+    def to_json(self) -> Json:
+        """As it is written down."""
+        return {name: value for name in FIELDS if (value := getattr(self, name)) is not None}
+
+    @classmethod
+    def from_json(cls, value: object) -> Provenance:
+        """From what was written down, perhaps by a later version that knows more.
+
+        Raises:
+            PrivcalcError: if it is none.
+        """
+        full = {"page": None, **value} if isinstance(value, Mapping) else value
+        found = check_fields("provenance", full, FIELDS, more=True)
+        told = cls(**{name: found[name] for name in FIELDS})
+        answered = told.by == "table question"
+        if (told.sensitivity == "derived") != answered or (_by_ledger(told) and not told.seen):
+            raise PrivcalcError(f"provenance = {str(value)[:300]}: contradicts itself; no ledger writes that")
+        return told
+
+
+class Answered(Provenance):
+    """What a question to a table says of itself, and nothing else may say: the ledger derived it."""
+
+
+FIELDS = {name: Field((str,), among=get_args(kind)) for name, kind in get_type_hints(Provenance).items()}
+FIELDS["page"] = Field((str, NoneType))
+"""What it says, by name; a page that is None is left out."""
+
+STATED = Provenance()
+"""All by the caller's word."""
+
+
+class Release(NamedTuple):
+    """Uses of one mechanism of one provenance."""
+
+    mechanism: Mechanism
+    uses: int
+    provenance: Provenance = STATED
+
+
+def run_of(releases: Iterable[Release], *, seen: bool | None = None) -> Run:
+    """What was released: by the ledger's drawing, by other code's, or both."""
+    return Run(tuple((each.mechanism, each.uses) for each in releases if seen is None or each.provenance.seen is seen))
+
+
+_ASKING: ContextVar[Provenance] = ContextVar("asking", default=STATED)
+"""Of this thread (or task) alone."""
+
+
+def asking() -> Provenance:
+    """What the code that asks now says of itself; all is the caller's word, unless our own code said more."""
+    return _ASKING.get()
+
+
+@contextlib.contextmanager
+def asked_by(told: Provenance) -> Iterator[None]:
+    """Enter a call to a ledger by a learner, an adapter or a question to a table.
+
+    It says who bounded what, and what it is divided by.
+
+    This is no public name: what callers state is *stated*.
+
+    Args:
+        told: what that code does itself; what is drawn, derived or paid for the ledger writes down.
+
+    Raises:
+        PrivcalcError: if it says what the ledger alone can know.
+    """
+    before = _ASKING.set(_told(told))
+    try:
+        yield
+    finally:
+        _ASKING.reset(before)
+
+
+@functools.lru_cache(maxsize=64)
+def _told(told: Provenance) -> Provenance:
+    """It, checked; steps of a run say the same again and again."""
+    if not isinstance(told, Answered) and (_by_ledger(told) or told.by == "table question" or told.seen):
+        raise PrivcalcError(
+            f"told = {told!r}: must say who clipped and what divides, and by which code; what is drawn, derived, or "
+            "paid for rounding, the ledger writes down itself"
+        )
+    return Provenance(**dataclasses.asdict(told))
+
+
+@functools.lru_cache(maxsize=64)
+def drawn(told: Provenance, *, batch: bool) -> Provenance:
+    """What is written down where the ledger draws; steps of a run ask for the same again and again.
+
+    Args:
+        told: what the code that asks says, checked.
+        batch: whether the ledger draws who takes part, too, or nobody does.
+    """
+    return dataclasses.replace(told, noise="exact", batch="drawn" if batch else "stated")
+
+
+def _by_ledger(told: Provenance) -> bool:
+    """Whether it says what only a ledger that draws does."""
+    return told.sensitivity == "derived" or told.batch == "drawn" or told.rounding == "bounded"

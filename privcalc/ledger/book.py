@@ -5,14 +5,13 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
 from privcalc import errors
 from privcalc.errors import BudgetExceeded, Contradiction, PrivcalcError
-from privcalc.ledger.assumptions import Assumptions, every
-from privcalc.ledger.provenance import STATED, Provenance, Release, run_of
+from privcalc.ledger.assumptions import STATED, Assumptions, Provenance, Release, every, run_of
 from privcalc.ledger.rules import as_run
 from privcalc.ledger.terms import (
     EXACT,
@@ -23,18 +22,16 @@ from privcalc.ledger.terms import (
     check_digest,
     check_label,
     check_warning,
+    mechanism_of,
 )
 from privcalc.mechanisms.additive import Additive
 from privcalc.mechanisms.correlated import CorrelatedGaussian
-from privcalc.mechanisms.sampled import Sampled, released
+from privcalc.mechanisms.sampler import Sampled, released
 from privcalc.noise.grid import Grid, needed
 from privcalc.run import Mechanism, Run
-from privcalc.serial import Json, canonical, check_fields, mechanism_from_json, mechanism_to_json
+from privcalc.serial import Json, check_fields, mechanism_to_json
 
 __all__ = ["Book"]
-
-Found = TypeVar("Found")
-
 
 Draw = tuple[Mechanism, int, bool]
 
@@ -77,7 +74,6 @@ class Book:
     budget: Json | None = None
 
     def __post_init__(self) -> None:
-        self._known: dict[tuple[object, str], Any] = {}
         self.rule = self.terms.rule()
 
     @property
@@ -118,11 +114,11 @@ class Book:
             self.stopping = entry["stopping"]
             self.rule.close()
         elif kind == "draw":
-            mechanism = self._mechanism(entry["mechanism"])
+            mechanism = mechanism_of(entry["mechanism"])
             check_draw(mechanism, entry)
             self.draws.add(kind_of(mechanism, entry))
         elif kind == "batches":
-            step = self._mechanism(entry["mechanism"])
+            step = mechanism_of(entry["mechanism"])
             self.elsewhere.add(step if isinstance(step, CorrelatedGaussian) else sampled(step))
         elif kind == "said":
             self.check_said(entry["words"])
@@ -136,7 +132,7 @@ class Book:
             if check_warning(entry["text"]) in self.warnings:
                 raise PrivcalcError(f"entry = {str(entry)[:200]}: must say once what the run was warned of")
             self.warnings[entry["text"]] = None
-        elif kind == "marks":  # of earlier versions (privcalc.ledger.marks)
+        elif kind == "marks":  # of earlier versions (digests.py)
             for each in entry["digests"]:
                 check_digest(each, "[a-z]{1,20}:[0-9a-f]{32}")
         elif kind == "budget":
@@ -150,11 +146,11 @@ class Book:
 
     def _apply_charge(self, kind: str, entry: Json) -> None:
         """A line that reserves, records or returns."""
-        mechanism, count = self._mechanism(entry["mechanism"]), errors.count("count", entry["count"], least=1)
+        mechanism, count = mechanism_of(entry["mechanism"]), errors.count("count", entry["count"], least=1)
         told = entry["provenance"]
         if told is None and self.terms.version >= VERSION:
             raise PrivcalcError(f"entry = {str(entry)[:200]}: must say its provenance")
-        provenance = self._unsaid(mechanism, kind) if told is None else self._once(told, Provenance.from_json)
+        provenance = self._unsaid(mechanism, kind) if told is None else Provenance.from_json(told)
         if provenance.seen is (kind == "record"):
             raise PrivcalcError(
                 f"entry = {str(entry)[:200]}: must record what other code draws, and reserve what the ledger draws"
@@ -228,18 +224,6 @@ class Book:
                 "where the same persons' is called otherwise)"
             )
 
-    def _mechanism(self, value: object) -> Mechanism:
-        """The mechanism of a description."""
-        return self._once(value, mechanism_from_json)
-
-    def _once(self, value: object, read: Callable[[object], Found]) -> Found:
-        """What a description says; each is read once, because that is slow."""
-        key = read, canonical(value)
-        if key not in self._known:
-            self._known[key] = read(value)
-        found: Found = self._known[key]
-        return found
-
     def check_end(self, stopping: str | None) -> None:
         """Refuse a word that contradicts what was declared when the ledger was opened."""
         if stopping is not None:
@@ -298,7 +282,7 @@ def drawn_as(mechanism: Mechanism) -> Additive:
     Raises:
         PrivcalcError: if it is none.
     """
-    inner = released(mechanism)
+    inner = mechanism if isinstance(mechanism, Additive) else released(mechanism)
     if not isinstance(inner, Additive) or inner.whole:
         raise PrivcalcError(f"mechanism = {mechanism}: is not drawn on a grid")
     return inner
@@ -323,14 +307,18 @@ def draw_of(mechanism: Mechanism, *, clip_norm: float, coordinates: int, error: 
     Raises:
         PrivcalcError: if there is none.
     """
+    allowed = "a finite number >= 0 (at most 1e100)"
+    paid = None if error is None else errors.real("error", error, allowed, low=0.0, high=1e100)
+    return _draw_of(mechanism, float(clip_norm), coordinates, paid)
+
+
+@functools.lru_cache(maxsize=16)
+def _draw_of(mechanism: Mechanism, clip_norm: float, coordinates: int, error: float | None) -> tuple[Grid, Json]:
+    """What nobody writes to: steps of a run ask for the same again and again."""
     noise, given = drawn_as(mechanism), 0.0 if error is None else error
     options: dict[str, Any] = {"clip_norm": clip_norm, "coordinates": _size(noise, coordinates), "error": given}
     grid = Grid.of(noise.multiplier, **options, norm=noise.norm, finer=noise.finer)
-    public = {
-        "clip_norm": float(clip_norm),
-        "coordinates": coordinates,
-        "error": None if error is None else float(error),
-    }
+    public = {"clip_norm": clip_norm, "coordinates": coordinates, "error": error}
     return grid, {
         "type": "draw",
         "mechanism": _as_json(mechanism),

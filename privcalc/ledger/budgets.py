@@ -16,7 +16,7 @@ from privcalc.mechanisms.guarantees import GDP, RDP, ZCDP, PureDP
 from privcalc.mechanisms.laplace import Laplace
 from privcalc.mechanisms.randomized_response import RandomizedResponse
 from privcalc.numerics.floats import UNIT, Floats
-from privcalc.pairs.choices import gaussian_mu
+from privcalc.pairs.adaptive_choices import gaussian_mu
 from privcalc.relation import REPLACE_ONE, Relation
 from privcalc.run import Mechanism
 

@@ -8,10 +8,10 @@ reached by name and turn into NumPy arrays (pandas, polars, pyarrow); none is im
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import itertools
 import math
 import operator
+import pickle
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -30,6 +30,9 @@ __all__ = ["Asked", "Common", "Rows", "ascending", "column_of", "listed_values",
 
 
 TRUTH = {"true": 1.0, "false": 0.0}
+
+PLAIN = (str, int, float, bool, bytes)
+"""Kinds of names that are equal by what they hold."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +68,8 @@ def pick(name: str, table: Any, column: object) -> NDArray[Any]:
                 f"{name} = {column!r}: the table has no such column (an index is none: reset_index)"
             ) from error
     _check_index(name, _indexed(table), found)
+    if errors.is_tensor(found) and f"{found.dtype}" in ("torch.float16", "torch.float32"):
+        found = errors.dense(name, found).cpu().numpy()  # their digits decide which whole numbers they tell apart
     if isinstance(found, (list, tuple)):  # NumPy would make texts of all rows for the sake of one
         return np.fromiter(found, dtype=object, count=len(found))
     array = errors.array(name, found.to_numpy() if hasattr(found, "to_numpy") else found)
@@ -228,9 +233,7 @@ def _tells(table: Any) -> bool:
 
 def _of_length(name: str, column: NDArray[Any], size: int) -> NDArray[Any]:
     if len(column) != size:
-        raise PrivcalcError(
-            f"{name}: must have one value per row of the table, and has fewer or more; or be the name of one column"
-        )
+        raise PrivcalcError(f"{name}: must have one value per row, not fewer or more; or be the name of one column")
     return column
 
 
@@ -247,45 +250,42 @@ def _persons(table: Any, person: object, size: int) -> NDArray[Any]:
 def _first(person: NDArray[Any], most: int) -> NDArray[np.bool_]:
     """The first rows of each person; none of those that are nobody's."""
     seen: dict[Hashable, int] = {}
-    found = np.zeros(len(person), dtype=np.bool_)
+    found, alone = np.zeros(len(person), dtype=np.bool_), False
     values = person.tolist()
     for row, who in enumerate(values):
         with contextlib.suppress(Exception):  # what cannot be compared is nobody
             blank = isinstance(who, str) and not who.strip()  # as many readers write what is missing
-            if who is not None and not blank and _same(who):
+            if who is None or blank or not operator.eq(who, who):
+                continue
+            if _by_value(who):
                 seen[who] = seen.get(who, 0) + 1
                 found[row] = seen[who] <= most
+            else:
+                alone = True
     if _rounded(person, values):
         errors.warn(
             "person: has numbers of 2^53 and more in floating point (of 32 bits: 2^24; of 16: 2^11), which cannot tell "
             "neighbouring numbers apart: who shares a number takes the place of others, and sums may move further than "
             "is accounted for; read ids as texts or as whole numbers (a missing one makes a column floating point)"
         )
-    if any(map(_by_identity, values)):
+    if alone:
         errors.warn(
-            "person: has objects that equal themselves only (their class has no __eq__), so that each row would be of "
-            "another person; they are taken as nobody's, and count nowhere: name persons by texts or numbers"
+            "person: has names that equal themselves only, and no copy (tensors, a class without __eq__ and __hash__ "
+            "by value, a tuple with a NaN), so that each row would be of another person; they are nobody's, and count "
+            "nowhere: name persons by texts or numbers"
         )
     return found
 
 
-def _same(who: Any) -> bool:
-    """Whether a value, and each part of it, equals itself and not by being the same object only.
-
-    What is missing in a part of a name makes it nobody's; so does an object of a class without ``__eq__``, of which
-    each row has one of its own.
-    """
-    if _by_identity(who):
+def _by_value(who: Any) -> bool:
+    """Whether a name equals a copy of itself, made of what it is written down as."""
+    if type(who) in PLAIN or isinstance(who, Enum):
+        return True
+    try:
+        twin = pickle.loads(pickle.dumps(who))
+        return bool(operator.eq(twin, who)) and hash(twin) == hash(who)
+    except Exception:
         return False
-    if dataclasses.is_dataclass(who) and not isinstance(who, type):
-        parts = [getattr(who, field.name) for field in dataclasses.fields(who) if field.compare]
-    else:
-        parts = list(who) if isinstance(who, (tuple, frozenset)) else []
-    return bool(operator.eq(who, who)) and all(map(_same, parts))
-
-
-def _by_identity(who: Any) -> bool:
-    return getattr(type(who), "__eq__", None) is object.__eq__ and who is not None and not isinstance(who, Enum)
 
 
 def _rounded(person: NDArray[Any], values: Sequence[Any]) -> bool:

@@ -17,9 +17,8 @@ from numpy.typing import NDArray
 
 from privcalc import errors
 from privcalc.errors import Contradiction, PrivcalcError
+from privcalc.log.file import read
 from privcalc.serial import canonical
-
-__all__ = ["constants", "digest", "in_words", "same"]
 
 NAME = "privcalc digest 1"
 NUMBERS = "biufc"
@@ -27,6 +26,11 @@ NUMBERS = "biufc"
 
 LONGEST = 100
 """The most characters of a data set's name."""
+
+SECRET = (
+    "{path}: is secret: an earlier version wrote digests of generators' states into it (bits: …), by which whoever has "
+    "the file can try seeds of the run's noise and batches. Show its certificate, and not the ledger"
+)
 
 
 def digest(value: object) -> str:
@@ -224,3 +228,20 @@ def _told(value: object) -> str:
 
 def _line(kind: str, what: object) -> bytes:
     return f"{NAME}\n{canonical([kind, what])}\n".encode()
+
+
+def secret(path: str) -> str | None:
+    """What to say of a ledger's file that is an oracle for the noise of its run; None if it is none.
+
+    Ledgers of earlier versions may have marks, digests of generators' states, by which seeds can be tried; no version
+    writes them now.
+
+    Args:
+        path: of a ledger.
+
+    Raises:
+        PrivcalcError: if it does not fit its hashes.
+    """
+    with read(path) as (entries, _):
+        found = any(entry.get("type") == "marks" and "'bits:" in str(entry.get("digests")) for entry in entries)
+    return SECRET.format(path=path) if found else None

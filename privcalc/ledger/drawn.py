@@ -1,38 +1,196 @@
-"""A ledger's batches, and the checks before a release with one is paid.
+"""A ledger's batches, each a token for one release, used before the next is drawn; and what is checked before that.
 
 See ``proofs/ledger.md``, §5.
 """
 
 from __future__ import annotations
 
+import functools
 import os
 import threading
-from typing import TypeVar
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from privcalc import errors
 from privcalc.errors import PrivcalcError
 from privcalc.ledger.account import Account
-from privcalc.ledger.batches import Batch, Batches, Drawing, drawing_of
 from privcalc.ledger.book import draw_of, drawn_as, sampled
 from privcalc.ledger.kept import Budgeted
 from privcalc.ledger.selection import Chooser
 from privcalc.ledger.tables import Totals
 from privcalc.ledger.terms import Terms
+from privcalc.mechanisms.additive import Additive
 from privcalc.mechanisms.fixed_size import FixedSizeSampled
 from privcalc.mechanisms.poisson import PoissonSampled
-from privcalc.mechanisms.sampled import released
-from privcalc.noise.arrays import finite, noisy
-from privcalc.noise.bits import SecureBits, SeededBits
+from privcalc.mechanisms.sampler import Indices, Sampled, Sampler, released
+from privcalc.mechanisms.user_sampling import UserSampled
+from privcalc.noise.bits import SeededBits
+from privcalc.noise.release import finite, length, noisy
 from privcalc.noise.source import Noise
 from privcalc.numerics.floats import Floats
-from privcalc.relation import REPLACE_ONE
+from privcalc.relation import REPLACE_ONE, Relation
 from privcalc.run import Mechanism
 from privcalc.tripwire import Shapes, check_kind, check_sum
 
-__all__ = ["Drawn", "size_of"]
+AT_ONCE = 2**16
+"""Coins: so many take a tenth of a millisecond."""
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """A batch that the ledger drew and charged for: the token for one release.
+
+    Attributes:
+        indices: which records take part, one entry for each time that a record does. Secret, as is how many there are.
+        step: the mechanism it was drawn for.
+    """
+
+    indices: Indices
+    step: Mechanism
+
+    def __repr__(self) -> str:
+        return f"Batch(step={self.step})"
+
+
+class Drawing(NamedTuple):
+    """How the batches of one use are drawn, and of how many records."""
+
+    draw: Sampler
+    records: int
+    whose: Indices | None = None
+
+
+def drawing_of(step: object, records: object, relation: Relation, persons: ArrayLike | None) -> Drawing:
+    """How the batches of one use of a step are drawn.
+
+    Raises:
+        PrivcalcError: if none can be: then nothing was charged.
+    """
+    whose = None if persons is None else _persons(persons)
+    if whose is not None and not isinstance(step, UserSampled):
+        raise PrivcalcError(
+            f"persons: must not be given for {step}, whose guarantee is for records; describe pc.UserSampled"
+        )
+    if whose is not None and records is not None and records != whose.size:
+        raise PrivcalcError(f"persons: must be one for each of the {records} records, not {whose.size}")
+    if whose is None and records is None:
+        raise PrivcalcError("records = None: must be given, here or in public, to draw a batch of them")
+    size = errors.count("records", records if whose is None else whose.size)
+    if isinstance(step, Sampled):
+        return Drawing(step.sampler(size, relation, whose), size, whose)
+    if isinstance(step, Additive) and step.draws == "gaussian":
+        return Drawing(lambda _: [np.arange(size)], size)
+    raise PrivcalcError(
+        f"step = {step}: must be a sampled mechanism whose batches a ledger can draw, or Gaussian or DiscreteGaussian "
+        "for all records; what is drawn elsewhere is charged by record(step), before it is (docs/samplers.md)"
+    )
+
+
+def _persons(persons: ArrayLike) -> Indices:
+    """Whose each record is: persons are numbered as they first appear."""
+    names = errors.array("persons", persons)
+    # texts, as a data frame has them
+    if names.ndim == 1 and names.dtype.kind in "OT" and _alike(found := names.tolist()):
+        seen: dict[object, int] = {}
+        return np.array([seen.setdefault(name, len(seen)) for name in found], dtype=np.int64)
+    if names.ndim != 1 or names.dtype.kind not in "iuUS":
+        raise PrivcalcError("persons: must be one whole number or text for each record, in one row")
+    _, first, whose = np.unique(names, return_index=True, return_inverse=True)
+    return np.argsort(np.argsort(first))[whose].astype(np.int64)
+
+
+def _alike(names: list[object]) -> bool:
+    """Whether all are texts, or all whole numbers."""
+    return all(isinstance(name, str) for name in names) or all(type(name) is int for name in names)
+
+
+class Ahead(Noise):
+    """Secret draws, whose coins are tossed for several small batches at once: each row of them is given out once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._kind: tuple[int, float] | None = None
+        self._rows: deque[NDArray[np.bool_]] = deque()
+
+    def coins(self, size: int, rate: float) -> NDArray[np.bool_]:
+        """Independent coins that show True with probability ``rate``."""
+        if (size, rate) != self._kind or not self._rows:
+            rows = max(1, AT_ONCE // max(size, 1))
+            self._kind, self._rows = (size, rate), deque(super().coins(rows * size, rate).reshape(rows, size))
+        return self._rows.popleft()
+
+
+class Batches:
+    """A ledger's batches that are drawn and not yet used: the one given out, and the rest of uses begun."""
+
+    def __init__(self) -> None:
+        self._out: Batch | None = None
+        self._rest: dict[Mechanism, tuple[int, deque[Indices]]] = {}
+        self._whose: Indices | None = None
+
+    def waits(self, step: Mechanism, records: int | None = None) -> bool:
+        """Whether a use of this step has batches left.
+
+        Raises:
+            PrivcalcError: if there are other records now than when they were drawn.
+        """
+        if step not in self._rest:
+            return False
+        if records not in (None, self._rest[step][0]):
+            raise PrivcalcError(
+                f"records: must stay as many as they were until all {step.batches} batches of this use of {step} "
+                "are released, because each record has its places in them already"
+            )
+        return True
+
+    def look(self, whose: Indices | None) -> None:
+        """Warn of as many records as before that are shared out to persons in another way."""
+        if whose is None:
+            return
+        if self._whose is not None and whose.size == self._whose.size and not np.array_equal(whose, self._whose):
+            errors.warn(
+                "persons: share out as many records as in the batch before, but not alike; if these are the same "
+                "records, no person is protected: name the owner of each alike in every batch"
+            )
+        self._whose = whose
+
+    def put(self, step: Mechanism, records: int, drawn: Sequence[Indices]) -> None:
+        """Begin a use."""
+        self._rest[step] = records, deque(drawn)
+
+    def take(self, step: Mechanism) -> Batch:
+        """Give out the next one."""
+        rest = self._rest[step][1]
+        self._out = Batch(rest.popleft().copy(), step)  # whoever writes to it must not write to another batch
+        if not rest:
+            del self._rest[step]
+        return self._out
+
+    def check_used(self) -> None:
+        """Raise unless the batch that was given out is used: batches are not to be chosen from."""
+        if self._out is not None:
+            raise PrivcalcError(
+                f"the last batch, for {self._out.step}, was not used: release its sum, even if it is empty, first"
+            )
+
+    def use(self, batch: object, mechanism: Mechanism) -> None:
+        """Take the token, once.
+
+        Raises:
+            PrivcalcError: if it is another ledger's, was used, or is for another step.
+        """
+        if self._out is None or batch is not self._out or self._out.step != mechanism:
+            raise PrivcalcError(
+                f"batch = {batch}: must be the batch that this ledger last drew for {mechanism} (ledger.batch(step)), "
+                "and each is used once"
+            )
+        self._out = None
+
 
 Array = TypeVar("Array")
 
@@ -60,18 +218,13 @@ class Drawn(Account):
         super().__init__(path, terms, reserve=reserve, budget=budget)
         # Every opening of a seeded ledger draws from a stream of its own,
         # so that nothing is repeated when it is gone on with.
-        self._noise = Noise(SecureBits() if seed is None else SeededBits(seed, self.journal.position.lines))
+        self._noise = Ahead() if seed is None else Noise(SeededBits(seed, self.journal.position.lines))
         self._batches = Batches()
         self._shapes = Shapes()
         self._token = threading.Lock()
 
     def batch(
-        self,
-        step: Mechanism,
-        *,
-        records: int | None = None,
-        persons: ArrayLike | None = None,
-        label: str | None = None,
+        self, step: Mechanism, *, records: int | None = None, persons: ArrayLike | None = None, label: str | None = None
     ) -> Batch:
         """Draw the next batch as ``step`` assumes, and charge for the step; the release with it must follow.
 
@@ -203,8 +356,8 @@ class Drawn(Account):
         if most is None and "records" in self.terms.public:
             most = self.terms.public["records"] + 1  # a neighbour has one more
         if most is not None and self.terms.relation is not REPLACE_ONE:  # where they may be around any centre
-            length = float(np.linalg.norm(array.ravel(), norm))
-            check_sum("values", length, clip_norm=clip_norm, records=most, error=error or 0.0)
+            size_of_all = length(array) if norm == 2 else float(np.abs(array).sum())
+            check_sum("values", size_of_all, clip_norm=clip_norm, records=most, error=error or 0.0)
         if size is not None:
             with self._token:
                 self._shapes.look(array.shape, step, size)
@@ -237,13 +390,8 @@ class Drawn(Account):
             self._batches.use(batch, mechanism)
 
     def _chooser(self, label: str | None) -> Chooser:
-        def charge(mechanism: Mechanism, uses: int) -> None:
-            self._charge(mechanism, uses, label)
-
-        def room(mechanism: Mechanism, uses: int) -> bool:
-            return not self.would_exceed(mechanism, uses)
-
-        return Chooser(self._noise, charge, room, self.terms.assumptions.parts == "disjoint")
+        disjoint = self.terms.assumptions.parts == "disjoint"
+        return Chooser(self._noise, functools.partial(self._charge, label=label), self.would_exceed, disjoint)
 
 
 def size_of(batch: object) -> int | None:

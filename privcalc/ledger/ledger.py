@@ -14,36 +14,30 @@ from privcalc import errors
 from privcalc.enclosure import Guarantee
 from privcalc.errors import PrivcalcError
 from privcalc.ledger.assumptions import Assumptions
-from privcalc.ledger.batches import Batch
 from privcalc.ledger.book import draw_of
 from privcalc.ledger.digests import constants
-from privcalc.ledger.drawn import Drawn, size_of
-from privcalc.ledger.encoders import check_drawable
-from privcalc.ledger.gates import Gate, drawable
+from privcalc.ledger.drawn import Batch, Drawn, size_of
 from privcalc.ledger.kept import Budgeted
 from privcalc.ledger.rules import as_run
-from privcalc.ledger.streams import Stream
+from privcalc.ledger.selection import Gate, drawable, thresholded
+from privcalc.ledger.streams import Stream, check_drawable
 from privcalc.ledger.tables import Tables
 from privcalc.ledger.terms import Terms
-from privcalc.ledger.thresholds import thresholded
 from privcalc.mechanisms.above_threshold import AboveThreshold
 from privcalc.mechanisms.correlated import CorrelatedGaussian
 from privcalc.mechanisms.discrete_gaussian import DiscreteGaussian
-from privcalc.mechanisms.exponential import ExponentialMechanism
+from privcalc.mechanisms.exponential import ExponentialMechanism, TopK
 from privcalc.mechanisms.gaussian import Gaussian
 from privcalc.mechanisms.laplace import Laplace
 from privcalc.mechanisms.noisy_max import NoisyMax, PermuteAndFlip
-from privcalc.mechanisms.sampled import released
+from privcalc.mechanisms.sampler import released
 from privcalc.mechanisms.thresholded_counts import ThresholdedCounts
-from privcalc.mechanisms.top_k import TopK
-from privcalc.mechanisms.users import unit_of
-from privcalc.noise.arrays import integers, noisy
+from privcalc.mechanisms.user_sampling import unit_of
+from privcalc.noise.release import integers, noisy
 from privcalc.numerics.floats import Floats
 from privcalc.relation import ADD_OR_REMOVE_ONE, Relation
 from privcalc.run import Mechanism, Run
 from privcalc.strategies.participation import MinSeparation
-
-__all__ = ["Batch", "Ledger"]
 
 Array = TypeVar("Array")
 Key = TypeVar("Key", bound=Hashable)

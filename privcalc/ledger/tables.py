@@ -17,18 +17,16 @@ from numpy.typing import ArrayLike, NDArray
 
 from privcalc import errors
 from privcalc.errors import PrivcalcError
-from privcalc.ledger.answers import MISS, Answer, half_width, shortfall
+from privcalc.ledger.answers import MISS, Answer, Reach, bounds, half_width, of_means, of_sums, shortfall
+from privcalc.ledger.assumptions import Answered, asked_by
 from privcalc.ledger.book import Persons
 from privcalc.ledger.columns import Asked, Common, Rows, ascending, listed_values, pick, places, split, totals
-from privcalc.ledger.provenance import Answered, asked_by
-from privcalc.ledger.sensitivity import Reach, bounds, of_means, of_sums
 from privcalc.ledger.terms import Terms
 from privcalc.mechanisms.additive import Additive
 from privcalc.mechanisms.discrete_gaussian import DiscreteGaussian
-from privcalc.mechanisms.exponential import ExponentialMechanism
+from privcalc.mechanisms.exponential import ExponentialMechanism, TopK
 from privcalc.mechanisms.gaussian import Gaussian
 from privcalc.mechanisms.laplace import Laplace
-from privcalc.mechanisms.top_k import TopK
 from privcalc.numerics.floats import Floats
 from privcalc.relation import REPLACE_ONE
 

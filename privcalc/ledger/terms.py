@@ -2,32 +2,22 @@
 
 from __future__ import annotations
 
+import functools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import NoneType
 from typing import Any
 
+from privcalc import serial
 from privcalc.calibration.target import target as aim_of
 from privcalc.enclosure import Guarantee
 from privcalc.errors import PrivcalcError, check_delta
 from privcalc.ledger.assumptions import Assumptions, check_type
-from privcalc.ledger.filters import Filter
-from privcalc.ledger.rules import Plan, Rule
+from privcalc.ledger.rules import Filter, Plan, Rule
 from privcalc.relation import Relation, check_relation
 from privcalc.run import Mechanism, Run
-from privcalc.serial import (
-    Field,
-    Json,
-    check_fields,
-    mechanism_from_json,
-    mechanism_to_json,
-    relation_from_json,
-    run_from_json,
-    run_to_json,
-    target_from_json,
-    target_to_json,
-)
+from privcalc.serial import Field, Json, canonical, check_fields
 
 FORMAT, VERSION = "privcalc ledger", 4
 
@@ -190,21 +180,9 @@ class Terms:
 
     def to_json(self) -> Json:
         """The first entry."""
-        return {
-            "type": "open",
-            "format": FORMAT,
-            "version": self.version,
-            "relation": str(self.relation),
-            "unit": self.unit,
-            "plan": None if self.plan is None else run_to_json(self.plan),
-            "cap": None if self.cap is None else mechanism_to_json(self.cap),
-            "target": None if self.target is None else target_to_json(self.target),
-            "public": dict(self.public),
-            "not_accounted": list(self.not_accounted),
-            "seeded": self.seeded,
-            "assumptions": self.assumptions.declared,
-            "noise": self.noise,
-        }
+        told = {name: getattr(self, name) for name in OPEN if name not in {"type", "format"}}
+        told |= {name: write(told[name]) for name, (write, _) in FORMS.items() if told[name] is not None}
+        return {"type": "open", "format": FORMAT, **told}
 
     @classmethod
     def from_json(cls, entry: Json) -> Terms:
@@ -212,20 +190,33 @@ class Terms:
         if entry.get("type") != "open" or entry.get("format") != FORMAT:
             raise PrivcalcError("the first line is not that of a privcalc ledger")
         found = check_fields("the first line", {"noise": None, **entry}, OPEN, more=entry.get("version") == VERSION)
-        relation = relation_from_json(entry["relation"])
-        return cls(
-            relation,
-            entry["unit"],
-            None if entry["plan"] is None else run_from_json(entry["plan"]),
-            None if entry["cap"] is None else mechanism_from_json(entry["cap"]),
-            None if entry["target"] is None else target_from_json(entry["target"], relation),
-            entry["public"],
-            entry["not_accounted"],
-            entry["seeded"],
-            Assumptions.from_json(entry["assumptions"]),
-            entry["version"],
-            found["noise"],
-        )
+        told = {name: found[name] for name in OPEN if name not in {"type", "format"}}
+        told |= {name: read(told[name]) for name, (_, read) in FORMS.items() if told[name] is not None}
+        if told["target"] is not None:
+            told["target"] = serial.target_from_json(told["target"], told["relation"])
+        return cls(**told)
+
+
+@functools.lru_cache(maxsize=1024)
+def _mechanism(text: str) -> Mechanism:
+    return serial.mechanism_from_json(serial.parse(text.encode(), "mechanism"))
+
+
+def mechanism_of(value: object) -> Mechanism:
+    """The mechanism of a description; each is read once, because that is slow."""
+    return _mechanism(canonical(value))
+
+
+FORMS: dict[str, tuple[Callable[[Any], object], Callable[[Any], object]]] = {
+    "relation": (str, serial.relation_from_json),
+    "plan": (serial.run_to_json, serial.run_from_json),
+    "cap": (serial.mechanism_to_json, mechanism_of),
+    "target": (serial.target_to_json, dict),
+    "public": (dict, dict),
+    "not_accounted": (list, list),
+    "assumptions": (lambda said: said.declared, Assumptions.from_json),
+}
+"""How fields are written, and read, that are no JSON themselves."""
 
 
 def check_label(value: object, *, name: str = "label") -> str:

@@ -1,5 +1,8 @@
 """Logs in a database that many processes write, one for each data set: read on and gone on with in whole transactions.
 
+Here are what all stores do, the tables, a store in one SQLite file, and which store a URL names; and a witness, a small
+file that is kept apart from the store and remembers how long a log was.
+
 * ``privcalc_heads``: one row a data set: how many lines its log has, and the hash of the last; locked by whoever
   writes;
 * ``privcalc_history``: the lines, as in a file; never changed;
@@ -9,17 +12,18 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import sqlite3
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
 from privcalc.errors import Contradiction, PrivcalcError, Unreachable
-from privcalc.files import DOCUMENT
+from privcalc.files import DOCUMENT, named, read_whole, regular, write_whole
 from privcalc.log.lines import Log, Position, entries
-from privcalc.serial import Json
-
-__all__ = ["TABLES", "Shared", "Store", "Transaction"]
+from privcalc.serial import Field, Json, canonical, check_fields, parse
 
 Found = TypeVar("Found")
 
@@ -32,14 +36,23 @@ TABLES = (
 )
 
 
-class Transaction(Protocol):
+Run = Callable[[str, tuple[object, ...]], Any]
+"""A statement with its values, for which ``?`` stands; returns a cursor."""
+
+
+class Transaction:
     """Statements that count together or not at all."""
 
+    def __init__(self, run: Run) -> None:
+        self._run = run
+
     def rows(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
-        """What a SELECT finds; ``?`` stands for a value."""
+        """What a SELECT finds."""
+        return list(self._run(statement, values).fetchall())
 
     def change(self, statement: str, *values: object) -> int:
         """How many rows it changed."""
+        return int(self._run(statement, values).rowcount)
 
 
 class Store(Protocol):
@@ -51,11 +64,11 @@ class Store(Protocol):
     lock: str
     """What follows a SELECT of a row that is to be locked."""
 
-    def transaction(self, *, create: bool = False) -> contextlib.AbstractContextManager[Transaction]:
+    def transaction(self, *, create: bool = False) -> contextlib.AbstractContextManager[Run]:
         """Around the statements: committed at the end and durable then, or, after an error, as if none had been given.
 
         Args:
-            create: whether the tables, and a file, are made if they are not there.
+            create: whether a file is made if it is not there, and tables may be: alone, two at once would collide.
 
         Raises:
             Unreachable: if it cannot be asked; at the end: it may be committed, or not.
@@ -76,14 +89,51 @@ class Told(Protocol):
 Said = TypeVar("Said", bound=Told)
 
 
-class Seer(Protocol):
-    """What remembers, apart from the store, how far a log had come: lines, and the hash of the last."""
+WITNESS = "privcalc witness"
+LARGEST = 1 << 12
+"""Bytes of a witness, of which it has some three hundred."""
+
+FIELDS = {
+    "format": Field((str,), among=(WITNESS,)),
+    "dataset": Field((str,)),
+    "lines": Field((int,)),
+    "hash": Field((str,)),
+}
+
+
+class Witness:
+    """What was seen of one data set's history; the file is made when there is something to remember."""
+
+    def __init__(self, path: str | os.PathLike[str], dataset: str) -> None:
+        self.path: Path = named(path, name="witness")
+        self.dataset = dataset
 
     def seen(self) -> tuple[int, str] | None:
-        """What it was told last, by this process or others; None if nothing."""
+        """Lines, and the hash of the last; None if it has seen nothing.
+
+        Raises:
+            PrivcalcError: if the file is of another data set, or no witness.
+        """
+        with contextlib.suppress(FileNotFoundError):
+            found = parse(read_whole(self.path, name="witness", limit=LARGEST), f"witness = {str(self.path)!r}")
+            check_fields(f"witness = {str(self.path)!r}", found, FIELDS)
+            if found["dataset"] != self.dataset:
+                raise PrivcalcError(
+                    f"witness = {str(self.path)!r}: is of {found['dataset']!r}, not of {self.dataset!r}"
+                )
+            return found["lines"], found["hash"]
+        return None
 
     def remember(self, lines: int, digest: str) -> None:
-        """That the log came this far."""
+        """That the history came this far. Two processes may write at once: the file then has the one or the other."""
+        if (self.seen() or (0, ""))[0] < lines:
+            self.write(lines, digest)
+
+    def write(self, lines: int, digest: str) -> None:
+        """That this is what was seen, whatever it was before."""
+        write_whole(
+            self.path, canonical({"format": WITNESS, "dataset": self.dataset, "lines": lines, "hash": digest}) + "\n"
+        )
 
 
 class Shared(Log, Generic[Said]):
@@ -99,7 +149,7 @@ class Shared(Log, Generic[Said]):
         history: what the entries were told to.
     """
 
-    def __init__(self, store: Store, dataset: str, made: Callable[[], Said], seer: Seer | None = None) -> None:
+    def __init__(self, store: Store, dataset: str, made: Callable[[], Said], seer: Witness | None = None) -> None:
         super().__init__()
         self.store, self.dataset, self.history, self._made, self._seer = store, dataset, made(), made, seer
         self.witness = None if seer is None else seer.remember
@@ -114,7 +164,10 @@ class Shared(Log, Generic[Said]):
             PrivcalcError: if there is a log already.
         """
         end, lines = self.next((first,))
-        with self.store.transaction(create=True) as sql:
+        with self.store.transaction(create=True) as run:
+            sql = Transaction(run)
+            for table in TABLES:
+                sql.change(table)
             if sql.rows("SELECT 1 FROM privcalc_heads WHERE dataset = ?", self.dataset):
                 raise PrivcalcError(
                     f"dataset = {self.dataset!r}: has a budget at {self.store.url}; there can be one only"
@@ -141,7 +194,8 @@ class Shared(Log, Generic[Said]):
 
     def _locked(self, act: Callable[[Transaction], Found]) -> Found:
         self._added: tuple[int, str] | None = None
-        with self.store.transaction() as self._sql:
+        with self.store.transaction() as run:
+            self._sql = Transaction(run)
             self._read_on()
             found = act(self._sql)
         self._remember(self._added or (self.position.lines, self.position.hash))
@@ -231,3 +285,75 @@ def _listed(names: list[str]) -> str:
         if names
         else "those of no data set"
     )
+
+
+SECONDS = 30.0
+"""How long a transaction waits for those of others."""
+
+
+class SQLite:
+    """A file; every transaction opens it anew, so that a fork, or a file that took its place, is no danger."""
+
+    lock = ""
+
+    def __init__(self, path: str) -> None:
+        if not path or path == ":memory:":
+            raise PrivcalcError(f"url = {path!r}: must name a file, which is there when the process is not")
+        self.path: Path = named(path, name="url").absolute()
+        self.url = f"sqlite:///{self.path}"
+
+    @contextlib.contextmanager
+    def transaction(self, *, create: bool = False) -> Iterator[Run]:
+        """One that has the file alone (:meth:`privcalc.log.database.Store.transaction`)."""
+        if self.path.exists():
+            regular(self.path, name="url")
+        elif not create:
+            raise PrivcalcError(f"url = {self.url!r}: there is no such store; Budget.create makes one")
+        mode = "rwc" if create else "rw"
+        try:
+            with contextlib.closing(
+                sqlite3.connect(f"{self.path.as_uri()}?mode={mode}", uri=True, timeout=SECONDS, isolation_level=None)
+            ) as connection:
+                # Durable when COMMIT returns, also the removal of the rollback journal,
+                # without which a commit is undone.
+                connection.execute("PRAGMA synchronous = EXTRA")
+                connection.execute("PRAGMA fullfsync = 1")
+                connection.execute("BEGIN IMMEDIATE")
+                try:
+                    yield connection.execute
+                    connection.execute("COMMIT")
+                except BaseException:
+                    if connection.in_transaction:
+                        connection.execute("ROLLBACK")
+                    raise
+        except sqlite3.OperationalError as error:
+            if "no such table" in str(error):
+                raise PrivcalcError(f"url = {self.url!r}: is no store of budgets; Budget.create makes one") from error
+            raise Unreachable(f"url = {self.url!r}: the store cannot be asked ({error})") from error
+        except sqlite3.DatabaseError as error:
+            raise PrivcalcError(f"url = {self.url!r}: is no store of budgets ({error})") from error
+
+    def close(self) -> None:
+        """Nothing stays open."""
+
+
+def connect(url: object) -> Store:
+    """The store of a URL; nothing is asked yet.
+
+    Args:
+        url: ``sqlite:///FILE``, the path of a file, or ``postgresql://…`` (needs the extra ``postgresql``).
+
+    Raises:
+        PrivcalcError: for other databases, or if psycopg is missing.
+    """
+    text = str(named(url, name="url")) if not isinstance(url, str) else url
+    scheme, separator, rest = text.partition("://")
+    if scheme in {"postgresql", "postgres"} and separator:
+        try:
+            from privcalc.log.postgresql import PostgreSQL
+        except ImportError as error:
+            raise PrivcalcError(f"url: {scheme} needs psycopg; install privcalc[postgresql]") from error
+        return PostgreSQL(text)
+    if separator and scheme != "sqlite":
+        raise PrivcalcError(f"url = {scheme + separator!r}…: must be a file, sqlite:/// with a file, or postgresql://")
+    return SQLite(rest.removeprefix("/") if separator else text)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -12,7 +12,6 @@ import psycopg
 from psycopg.conninfo import make_conninfo
 
 from privcalc.errors import PrivcalcError, Unreachable
-from privcalc.log.database import TABLES
 
 __all__ = ["PostgreSQL"]
 
@@ -34,21 +33,6 @@ ALIVE: dict[str, str | int] = {
 """How soon a connection that died without a word is noticed."""
 
 
-class _Statements:
-    def __init__(self, connection: psycopg.Connection[tuple[Any, ...]]) -> None:
-        self._connection = connection
-
-    def rows(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
-        return self._run(statement, values).fetchall()
-
-    def change(self, statement: str, *values: object) -> int:
-        return self._run(statement, values).rowcount
-
-    def _run(self, statement: str, values: tuple[object, ...]) -> psycopg.Cursor[tuple[Any, ...]]:
-        # Statements are this package's own texts, values are sent apart from them.
-        return self._connection.execute(statement.replace("?", "%s"), values)
-
-
 class PostgreSQL:
     """A database of a server, over one connection in each process."""
 
@@ -62,16 +46,15 @@ class PostgreSQL:
         self._process = os.getpid()
 
     @contextlib.contextmanager
-    def transaction(self, *, create: bool = False) -> Iterator[_Statements]:
+    def transaction(self, *, create: bool = False) -> Iterator[Callable[[str, tuple[object, ...]], Any]]:
         """One that sees what was committed before each statement (:meth:`privcalc.log.database.Store.transaction`)."""
         try:
             connection = self._connected()
             with connection.transaction():
                 if create:
                     connection.execute("SELECT pg_advisory_xact_lock(7017271)")  # two that create at once would collide
-                    for table in TABLES:
-                        connection.execute(table)
-                yield _Statements(connection)
+                # Statements are this package's own texts, values are sent apart from them.
+                yield lambda statement, values: connection.execute(statement.replace("?", "%s"), values)
         except PrivcalcError:
             raise
         except (psycopg.OperationalError, psycopg.InterfaceError) as error:

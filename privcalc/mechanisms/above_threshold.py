@@ -53,7 +53,7 @@ class AboveThreshold(Mechanism):
 
     kind = "AboveThreshold"
     page = "sparse_vector.md"
-    needs = ("clip_norm",)
+    needs = ("clip_norm", "monotone")
     draws = "above"
     scheme = None
 

@@ -13,9 +13,9 @@ import numpy as np
 from privcalc import errors
 from privcalc.errors import PrivcalcError
 from privcalc.mechanisms.additive import Additive
-from privcalc.mechanisms.allocation import RandomAllocation
 from privcalc.mechanisms.gaussian import Gaussian
 from privcalc.mechanisms.poisson import PoissonSampled
+from privcalc.mechanisms.random_allocation import RandomAllocation
 from privcalc.numerics.floats import UNIT
 from privcalc.pairs.dominating import NOTHING, Pairs
 from privcalc.pairs.gaussian import GaussianPair

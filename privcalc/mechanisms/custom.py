@@ -14,13 +14,12 @@ from numpy.typing import ArrayLike
 from privcalc import errors
 from privcalc.mechanisms.guarantees import Stated
 from privcalc.mechanisms.parallel import most
-from privcalc.numerics.faces import ProfileValues
 from privcalc.numerics.floats import TINY, UNIT, Floats
+from privcalc.numerics.interfaces import ProfileValues
 from privcalc.numerics.solve import Bounds
 from privcalc.pairs.discrete import DiscretePair
 from privcalc.pairs.dominating import NOTHING, Pairs
-from privcalc.pairs.leak import LeakPair
-from privcalc.pairs.pair import Pair
+from privcalc.pairs.pair import LeakPair, Pair
 from privcalc.pairs.two_point import symmetric_mu
 from privcalc.relation import ADD_OR_REMOVE_ONE, REPLACE_ONE, Relation
 

@@ -13,18 +13,17 @@ import numpy as np
 
 from privcalc import errors
 from privcalc.mechanisms.additive import Additive
-from privcalc.numerics.faces import ProfileValues, Transform
 from privcalc.numerics.floats import UNIT, Floats
-from privcalc.numerics.routes.atoms import Atoms
-from privcalc.numerics.routes.binomial import AtomLaw, Masses, lost_tails, power
+from privcalc.numerics.interfaces import ProfileValues, Transform
+from privcalc.numerics.routes.atoms import AtomLaw, Atoms, Masses, lost_tails, power
 from privcalc.numerics.solve import Bounds
 from privcalc.numerics.special import erf, ndtr, ndtri_exp
-from privcalc.numerics.theta import LEAST_SIGMA, ThetaTransform
+from privcalc.numerics.transforms import LEAST_SIGMA, ThetaTransform
 from privcalc.pairs.discrete import DiscretePair
 from privcalc.pairs.dominating import NOTHING, Pairs
 from privcalc.pairs.gaussian import GaussianPair
-from privcalc.pairs.opposite import finite
 from privcalc.pairs.pair import Pair, SymmetricPair
+from privcalc.pairs.replace_one import finite
 from privcalc.relation import REPLACE_ONE, Relation
 
 __all__ = ["DiscreteGaussian", "unit_mu"]

@@ -8,8 +8,8 @@ from privcalc import errors
 from privcalc.mechanisms.additive import Additive
 from privcalc.pairs.dominating import Pairs
 from privcalc.pairs.gaussian import GaussianPair
-from privcalc.pairs.opposite import opposite
 from privcalc.pairs.pair import Pair
+from privcalc.pairs.replace_one import opposite
 from privcalc.relation import REPLACE_ONE, Relation
 
 __all__ = ["Gaussian"]

@@ -15,10 +15,9 @@ from privcalc.enclosure import Enclosure, check_answers
 from privcalc.numerics.floats import UNIT
 from privcalc.pairs.dominating import Pairs
 from privcalc.pairs.gaussian import GaussianPair
-from privcalc.pairs.leak import LeakPair
-from privcalc.pairs.opposite import opposite
-from privcalc.pairs.pair import Pair
+from privcalc.pairs.pair import LeakPair, Pair
 from privcalc.pairs.renyi import RenyiPair, ZCDPPair
+from privcalc.pairs.replace_one import opposite
 from privcalc.pairs.two_point import TwoPointPair
 from privcalc.relation import ADD_OR_REMOVE_ONE, Relation, check_relation
 from privcalc.run import Mechanism

@@ -10,16 +10,16 @@ import numpy as np
 
 from privcalc import errors
 from privcalc.mechanisms.additive import Additive
-from privcalc.numerics.faces import ProfileValues, Transform
 from privcalc.numerics.floats import TINY, UNIT, Floats
+from privcalc.numerics.interfaces import ProfileValues, Transform
 from privcalc.numerics.sampled_laplace import SampledLaplaceTransform
 from privcalc.numerics.solve import Bounds
 from privcalc.numerics.special import erfinv, ndtri_exp
 from privcalc.numerics.transforms import LaplaceTransform
 from privcalc.pairs.dominating import Pairs
-from privcalc.pairs.opposite import inner_loss
 from privcalc.pairs.pair import Pair, SymmetricPair
-from privcalc.pairs.sampled import SampledPair
+from privcalc.pairs.poisson import SampledPair
+from privcalc.pairs.replace_one import inner_loss
 from privcalc.relation import REPLACE_ONE, Relation
 
 __all__ = ["Laplace"]

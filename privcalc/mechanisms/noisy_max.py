@@ -42,7 +42,7 @@ class Selection(Mechanism):
     """A release of one of several candidates, by their scores."""
 
     page = "noisy_max.md"
-    needs = ("candidates",)
+    needs = ("candidates", "monotone")
     draws = "select"
     scheme = None
 

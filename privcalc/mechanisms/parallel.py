@@ -9,12 +9,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from privcalc import errors
-from privcalc.numerics.faces import ProfileValues
 from privcalc.numerics.floats import TINY, UNIT, Floats
+from privcalc.numerics.interfaces import ProfileValues
 from privcalc.numerics.solve import Bounds
 from privcalc.pairs.dominating import Others, Pairs
-from privcalc.pairs.leak import LeakPair
-from privcalc.pairs.pair import Pair, ZCDPTerms
+from privcalc.pairs.pair import LeakPair, Pair, ZCDPTerms
 from privcalc.relation import REPLACE_ONE, Relation
 from privcalc.run import Mechanism
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from privcalc import errors
-from privcalc.mechanisms.sampled import RATE, Claimed, Command, Indices, Sampled, Sampler, check_unsampled
-from privcalc.numerics.counts import MOST_RECORDS, Counts
+from privcalc.mechanisms.sampler import RATE, Claimed, Command, Indices, Sampled, Sampler, check_unsampled
+from privcalc.numerics.gaussian_mixture import MOST_RECORDS, Counts
 from privcalc.pairs.dominating import Pairs
-from privcalc.pairs.opposite import opposite
+from privcalc.pairs.gaussian_mixture import users
 from privcalc.pairs.pair import Pair
-from privcalc.pairs.sampled import JointConvexityPair, sampled
-from privcalc.pairs.users import users
+from privcalc.pairs.poisson import JointConvexityPair, sampled
+from privcalc.pairs.replace_one import opposite
 from privcalc.relation import ADD_OR_REMOVE_ONE, REPLACE_ONE, ZERO_OUT, Relation
 from privcalc.run import Mechanism
 

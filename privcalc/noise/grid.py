@@ -1,7 +1,7 @@
 """The public grid on which a sum is released, and how much larger noise must be for it.
 
-Noise on the grid is drawn exactly (:mod:`privcalc.noise.boxes`), and sum and noise are added as whole numbers. So what
-leaves has the law of a real number rounded to the grid, bit for bit (``proofs/executed_noise.md``, §1).
+Noise on the grid is drawn exactly (:mod:`privcalc.noise.continuous`), and sum and noise are added as whole numbers. So
+what leaves has the law of a real number rounded to the grid, bit for bit (``proofs/executed_noise.md``, §1).
 """
 
 from __future__ import annotations
@@ -31,14 +31,13 @@ FINE, CHEAP, LEAST = 36, 12, 50
 MOST = 2.0**52
 """Largest noise, in steps of the grid."""
 
-NEAR = 2.0**60
-"""Sums below this many steps are added as 64-bit integers."""
+WHOLE = 2**53
+"""Up to which all whole numbers are doubles."""
 
 BLOCK = 2**14
 """Numbers that are added at a time: what they need stays in the cache."""
 
-_MOST = float(np.finfo(np.float64).max)
-LARGEST = Fraction(_MOST)
+LARGEST = Fraction(np.finfo(np.float64).max)
 
 
 @dataclass(frozen=True)
@@ -102,29 +101,23 @@ class Grid:
             noise: as many whole numbers, in one dimension.
         """
         flat, found = values.ravel(), np.empty(values.size)
-        for start in range(0, flat.size, BLOCK):
-            part = slice(start, start + BLOCK)
-            found[part] = self._add(flat[part], noise[part])
+        with np.errstate(over="ignore"):
+            for start in range(0, flat.size, BLOCK):
+                part = slice(start, start + BLOCK)
+                self._add(flat[part], noise[part], found[part])
         return found.reshape(values.shape)
 
-    def _add(self, values: Floats, noise: NDArray[np.int64]) -> Floats:
-        """Return sums plus noise, both ways for all numbers, so that time does not tell which are large."""
-        with np.errstate(over="ignore"):
-            scaled, far = np.ldexp(values, -self.exponent), noise.astype(np.float64)
-            large, beyond = np.abs(scaled) >= NEAR, np.abs(far) >= 2.0**53
-            # Doubles so large are multiples of g, and g·noise is a double, too, if noise is below 2^53: one rounding.
-            np.ldexp(far, self.exponent, out=far)
-            far += values
-        np.clip(far, -_MOST, _MOST, out=far)
-        np.copyto(scaled, 0.0, where=large)
-        whole = np.rint(scaled, out=scaled).astype(np.int64)
-        whole += noise
-        found: Floats = np.ldexp(whole.astype(np.float64), self.exponent)
-        np.copyto(found, far, where=large)
-        for i in np.flatnonzero(beyond):
-            if large[i]:
-                found[i] = _nearest(Fraction(values[i]) + int(noise[i]) * Fraction(2) ** self.exponent)
-        return found
+    def _add(self, values: Floats, noise: NDArray[np.int64], found: Floats) -> None:
+        """Write sums plus noise, the same way for all numbers, so that time does not tell which are large."""
+        grid = math.ldexp(1.0, self.exponent)
+        np.multiply(values, math.ldexp(1.0, -self.exponent), out=found)  # by powers of two: without rounding
+        np.rint(found, out=found)
+        found += noise  # whole numbers, and a double each if noise is at most 2^53: one rounding
+        found *= grid
+        np.copyto(found, values, where=np.isinf(found))  # so large that noise is below half of their last place
+        if np.abs(noise).max() > WHOLE:
+            for i in np.flatnonzero(np.abs(noise) > WHOLE):
+                found[i] = _nearest((round(Fraction(values[i]) / Fraction(grid)) + int(noise[i])) * Fraction(grid))
 
 
 def needed(

@@ -7,12 +7,10 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from privcalc.noise.bits import Bits, SecureBits
-from privcalc.noise.boxes import laplace, normal, steps
-from privcalc.noise.choice import choose, choose_set
-from privcalc.noise.coins import coins, numbers, subset
-from privcalc.noise.discrete import discrete_gaussian
-from privcalc.noise.noisy_max import laplace_max, permute_and_flip
+from privcalc.noise.bits import Bits, SecureBits, coins, numbers, subset
+from privcalc.noise.continuous import laplace, normal, steps
+from privcalc.noise.discrete_gaussian import discrete_gaussian
+from privcalc.noise.selection import choose, choose_set, laplace_max, permute_and_flip
 
 __all__ = ["Noise"]
 

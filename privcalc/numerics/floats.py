@@ -31,6 +31,10 @@ TINY = 1e-306
 """Stands for everything that underflows: added to upper bounds, subtracted from lower ones."""
 
 
+QUIET = np.errstate(over="ignore", under="ignore", divide="ignore", invalid="ignore")
+"""Overflow and NaN are dealt with where bounds are formed: there they end as "nothing is known"."""
+
+
 def short(x: float, bits: int = 28) -> float:
     """The next number ≤ x, x > 0, of so many bits: its multiples by whole numbers of the others are exact."""
     unit = 2.0 ** (math.frexp(x)[1] - bits)

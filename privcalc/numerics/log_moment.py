@@ -20,8 +20,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from privcalc.numerics.faces import Profile, Transform
 from privcalc.numerics.floats import TINY, UNIT, Floats
+from privcalc.numerics.interfaces import Profile, Transform
 
 POINTS = 6000
 """Of a profile: between them chords bound it, more make the bound tighter."""

@@ -12,10 +12,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from privcalc.numerics.faces import Complexes
-from privcalc.numerics.floats import UNIT, Floats, short
-from privcalc.numerics.mixture import expm1, log1p
-from privcalc.numerics.routes.route import QUIET
+from privcalc.numerics.elementary import expm1, log1p
+from privcalc.numerics.floats import QUIET, UNIT, Floats, short
+from privcalc.numerics.interfaces import Complexes
 from privcalc.numerics.special import ndtr
 
 REACH = 11.0

@@ -19,11 +19,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from privcalc.numerics.faces import Complexes
-from privcalc.numerics.floats import TINY, UNIT, Floats
+from privcalc.numerics.elementary import expm1
+from privcalc.numerics.floats import QUIET, TINY, UNIT, Floats
+from privcalc.numerics.interfaces import Complexes
 from privcalc.numerics.lognormal import Lognormal
-from privcalc.numerics.mixture import expm1
-from privcalc.numerics.routes.route import QUIET
 from privcalc.numerics.special import gammaln, ndtr
 
 SMALL = 38.0

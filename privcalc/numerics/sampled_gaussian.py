@@ -16,11 +16,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from privcalc.numerics.faces import Complexes
+from privcalc.numerics.elementary import log_mixture, log_rotated, rotated_size
 from privcalc.numerics.floats import Floats
-from privcalc.numerics.mixture import log_mixture, log_rotated, rotated_size
-from privcalc.numerics.normal import log_normal_tail
+from privcalc.numerics.interfaces import Complexes
 from privcalc.numerics.normal_loss import Logs, NormalLoss
+from privcalc.numerics.special import log_normal_tail
 
 
 @dataclass(frozen=True)

@@ -14,10 +14,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from privcalc.numerics.faces import NodeValues, Points, RealValues, SplitValues, log_slack
-from privcalc.numerics.fan import fan
+from privcalc.numerics.elementary import expm1, fan, log1p, log_weighted
 from privcalc.numerics.floats import TINY, UNIT, Floats
-from privcalc.numerics.mixture import expm1, log1p, log_weighted
+from privcalc.numerics.interfaces import NodeValues, Points, RealValues, SplitValues, log_slack
 
 _POINTS = 64
 """Of the Gauss rule on a panel: its error is e^{−155} of the largest modulus on the ellipse."""

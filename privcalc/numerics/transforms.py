@@ -16,9 +16,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from privcalc.numerics.faces import ClosedTransform, NodeValues, Points, Prepared, RealValues, SplitValues, log_slack
-from privcalc.numerics.fan import fan
+from privcalc.numerics.elementary import expm1, fan, log1p
 from privcalc.numerics.floats import UNIT, Floats
+from privcalc.numerics.interfaces import (
+    ClosedTransform,
+    NodeValues,
+    PeriodicTransform,
+    Points,
+    Prepared,
+    RealValues,
+    SplitValues,
+    Transform,
+    log_slack,
+)
 from privcalc.numerics.sampled_laplace import middle_profile
 
 
@@ -165,3 +175,172 @@ class DiscreteTransform:
     def log_decay(self, c: float, u: Floats) -> Floats:
         """Return 0: a sum over atoms is almost periodic, and has no decay."""
         return np.zeros_like(u)
+
+
+LEAST_SIGMA = 1.0
+"""From there on three terms of Poisson's sum are enough: all others are below 2e^{−4π²σ²} of it."""
+
+
+@dataclass(frozen=True)
+class ThetaTransform(PeriodicTransform):
+    """N_Z(m, σ²) against N_Z(0, σ²), σ ≥ 1: the Gaussian's M(s), turned back and summed.
+
+    It is turned by whole multiples of 2πi/h, h = m/σ².
+
+    With v = uh − 2πk in [−π, π], log M(c + iu)/M(c) = ium²/(2σ²) + icmv − σ²v²/2 + log S(v) − log S(0), where
+    S(v) = Σ_j e^{−2π²σ²j² + 2πσ²jv − 2πijcm}.
+    """
+
+    sigma: float
+    shift: int
+
+    @property
+    def period(self) -> float:
+        """The period 2π/h of |M(c + iu)| in u, rounded down."""
+        return 2 * math.pi * self.sigma * self.sigma / self.shift * (1 - 8 * UNIT)
+
+    def log_real(self, c: Floats) -> RealValues:
+        """K(c) = m²c(c + 1)/(2σ²) + log S(0) − log S(0) at c = 0."""
+        small = math.exp(-2 * (math.pi * self.sigma) ** 2)
+        value = 0.5 * (self.shift / self.sigma) ** 2 * c * (c + 1)
+        moved = -4 * small * np.sin(math.pi * self._turns(c)) ** 2 / (1 + 2 * small)  # S(0)/S(0) at 0, less 1
+        # The second term of the sum, e^{−8π²σ²} ≤ small⁴, changes S as the first one does.
+        angle = np.minimum(c * self.shift, 1.0) ** 2
+        return RealValues(
+            value + np.log1p(moved), 16 * UNIT * value + small * angle * (64 * UNIT * (1 + c * self.shift) + 1e-20)
+        )
+
+    def log_nodes(self, c: float, step: float, size: int) -> NodeValues:
+        """The formula above; where S vanishes it is known to its own error only."""
+        sigma, m = self.sigma, self.shift
+        square = sigma * sigma
+        t = step * np.arange(size, dtype=np.float64) * (m / square)
+        v = t - 2 * math.pi * np.rint(t / (2 * math.pi))
+        turn = np.exp(-2j * math.pi * float(self._turns(np.array(c))))
+        with np.errstate(under="ignore", divide="ignore"):
+            right, left = (np.exp(-2 * math.pi * square * (math.pi - sign * v)) for sign in (1, -1))
+            log_sum = log1p(right * turn + left / turn)
+            first = float(np.log1p(2 * math.exp(-2 * (math.pi * sigma) ** 2) * turn.real))
+            small = 4 * math.exp(-4 * (math.pi * sigma) ** 2)
+            size_of = (right + left) * (64 + 64 * square * (1 + t) + 16 * c * m) * UNIT + small
+            log_sum, slack = log_slack(log_sum, size_of)
+        # v is off by 6 units of t.
+        angle, fall = 0.5 * m * t + c * m * v, 0.5 * square * v * v
+        off = UNIT * (4 * m * t + 8 * c * m * np.abs(v) + 8 * fall + 6 * t * (square * np.abs(v) + c * m))
+        exact = size_of[0] + 8 * UNIT * abs(first)
+        return NodeValues(log_sum - first - fall + 1j * angle, slack + (off + exact) * (1 + 1e-9))
+
+    def log_fall(self, c: float, u: Floats) -> Floats:
+        """Σ_j e^{−σ²(v − 2πj)²/2}/S(0), which falls up to v = π (Jacobi's product)."""
+        square = self.sigma * self.sigma
+        v = np.minimum(u * (self.shift / square), math.pi)
+        with np.errstate(under="ignore"):
+            others = sum(np.exp(-2 * math.pi * square * (math.pi - sign * v)) for sign in (1, -1))
+        small = math.exp(-2 * (math.pi * self.sigma) ** 2)
+        fall = 0.5 * square * v * v
+        return np.asarray(np.log1p(others) - fall + 16 * UNIT * (1 + fall) + 3 * small, dtype=np.float64)
+
+    def _turns(self, c: Floats) -> Floats:
+        """cm less the next whole number."""
+        turns = c * self.shift
+        return np.asarray(turns - np.rint(turns), dtype=np.float64)
+
+
+_FAR = 700.0
+"""Exponents beyond which nothing is claimed."""
+
+
+@dataclass(frozen=True)
+class MixedTransform:
+    """(1 − w)·``usual`` + w·``rare``, 0 < w ≤ 1."""
+
+    usual: Transform
+    rare: Transform
+    weight: float
+
+    def prepare(self, c_max: float, count: int, log_mass: float, *, cut: bool) -> Prepared:
+        """Each part may leave out as much as the whole."""
+        parts = [part.prepare(c_max, count, log_mass, cut=cut) for part in (self.usual, self.rare)]
+        return PreparedMixed(parts[0], parts[1], self.weight)
+
+
+@dataclass(frozen=True)
+class PreparedMixed:
+    """The mixture of two transforms whose quadratures are fixed."""
+
+    usual: Prepared
+    rare: Prepared
+    weight: float
+
+    @property
+    def _logs(self) -> tuple[float, float]:
+        """log(1 − w) and log w."""
+        return (math.log1p(-self.weight) if self.weight < 1 else -math.inf), math.log(self.weight)
+
+    @property
+    def lost(self) -> float:
+        """The mean of what both leave out."""
+        return max(self.usual.lost, self.rare.lost)
+
+    def edge(self, c: Floats | float) -> Floats:
+        """The mean of both."""
+        return np.asarray(self.usual.edge(c) + self.weight * self.rare.edge(c), dtype=np.float64)
+
+    def log_real(self, c: Floats) -> RealValues:
+        """log1p of the mean of M₀ − 1 and M₁ − 1, or of logarithms; an error e of one part counts by its share of M."""
+        value, shares, parts, rounding = self._real(c)
+        # log Σ share·e^{±error} is at most this, by Jensen's inequality also downwards.
+        grown = sum(share * np.expm1(np.minimum(part.error, _FAR)) for share, part in zip(shares, parts, strict=True))
+        error = np.where(_finite(parts), np.log1p(grown * (1 + 1e-9)) + rounding, np.inf)
+        return RealValues(value, np.asarray(error, dtype=np.float64))
+
+    @np.errstate(over="ignore", invalid="ignore", divide="ignore")
+    def _real(self, c: Floats) -> tuple[Floats, list[Floats], list[RealValues], Floats]:
+        """K(c); the shares of both parts in M(c); both parts; and the rounding of K(c)."""
+        parts, w, logs = [self.usual.log_real(c), self.rare.log_real(c)], self.weight, self._logs
+        k = [part.value for part in parts]
+        far = np.logaddexp(logs[0] + k[0], logs[1] + k[1])
+        moved = [np.expm1(np.minimum(k[0], 1.0)) * (1 - w), np.expm1(np.minimum(k[1], 1.0)) * w]
+        near = np.maximum(*k) < 1
+        value = np.where(near, np.log1p(moved[0] + moved[1]), far)
+        shares = [np.exp(np.minimum(log + x - value, 0.0)) for log, x in zip(logs, k, strict=True)]
+        # M₁ − 1 and M₀ − 1 are off by three units, M ≥ ½; else a share by those of its logarithm.
+        large = 2 + np.abs(value) + sum(s * np.abs(x) for s, x in zip(shares, k, strict=True)) - shares[1] * logs[1]
+        rounding = 4 * UNIT * np.where(near, 2 * (np.abs(moved[0]) + np.abs(moved[1])) + np.abs(value), large)
+        return np.asarray(value), shares, parts, np.asarray(rounding)
+
+    def log_nodes(self, c: float, step: float, size: int) -> NodeValues:
+        """M(c + iu)/M(c) − 1 = Σ share·(M_j(c + iu)/M_j(c) − 1)."""
+        at = np.array([c])
+        value, shares, _, rounding = self._real(at)
+        change = np.zeros(size, dtype=np.complex128)
+        error = np.full(size, float(rounding[0]))
+        for part, share in zip((self.usual, self.rare), (float(s[0]) for s in shares), strict=True):
+            if share == 0:
+                continue
+            nodes = part.log_nodes(c, step, size)
+            moved, modulus = expm1(nodes.log_m), np.exp(np.minimum(nodes.log_m.real, _FAR))
+            change += share * moved
+            # The share is off by units of its logarithm, and Σ share − 1 by the rounding of K(c).
+            unit = UNIT * (16 + 4 * abs(math.log(share)) + 8 * abs(float(value[0])))
+            error += share * (modulus * np.expm1(np.minimum(nodes.slack, _FAR)) + unit * np.abs(moved))
+            error += share * modulus * 8 * UNIT * np.abs(nodes.log_m)
+        with np.errstate(divide="ignore"):
+            return log_slack(log1p(change), error * (1 + 1e-9))
+
+    def log_decay(self, c: float, u: Floats) -> Floats:
+        """The mean of both bounds, each part's share of M(c) with its error."""
+        at = np.array([c])
+        value, shares, parts, _ = self._real(at)
+        error = float(self.log_real(at).error[0])
+        bound = np.full_like(u, -np.inf)
+        for part, share, real in zip((self.usual, self.rare), shares, parts, strict=True):
+            if float(share[0]) > 0:
+                term = math.log(float(share[0])) + float(real.error[0]) + error + 64 * UNIT * (1 + abs(float(value[0])))
+                bound = np.logaddexp(bound, term + np.minimum(part.log_decay(c, u), 0.0))
+        return np.asarray(np.minimum(np.nan_to_num(bound, nan=0.0, posinf=0.0), 0.0), dtype=np.float64)
+
+
+def _finite(parts: list[RealValues]) -> Floats:
+    """Where an error is known of both."""
+    return np.asarray(np.isfinite(parts[0].error) & (parts[0].error < _FAR) & (parts[1].error < _FAR))

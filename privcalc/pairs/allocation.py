@@ -8,21 +8,49 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
-from privcalc.numerics.allocated import AllocationTransform
-from privcalc.numerics.convex_order import MOST_MU as MOST_SPREAD
-from privcalc.numerics.convex_order import Points, between
-from privcalc.numerics.faces import ProfileValues, Transform
+from privcalc.numerics.allocation import AllocationTransform
+from privcalc.numerics.allocation_bounds import MOST_MU as MOST_SPREAD
+from privcalc.numerics.allocation_bounds import Points, between, scores
 from privcalc.numerics.floats import TINY, UNIT, Floats
+from privcalc.numerics.interfaces import ProfileValues, Transform
 from privcalc.numerics.lognormal_sum import LognormalSum
-from privcalc.numerics.normal import gdp_profile
-from privcalc.numerics.scores import scores
 from privcalc.numerics.solve import Bounds
+from privcalc.numerics.special import gdp_profile
 from privcalc.pairs.discrete import DiscretePair
 from privcalc.pairs.dominating import NOTHING, Pairs
 from privcalc.pairs.gaussian import GaussianPair
-from privcalc.pairs.leak import LeakPair
-from privcalc.pairs.pair import Pair
-from privcalc.pairs.product import ProductPair
+from privcalc.pairs.pair import LeakPair, Pair
+
+
+@dataclass(frozen=True)
+class ProductPair(Pair):
+    """Several pairs, each so many times, independently; ``whole`` dominates the product, and is simple."""
+
+    parts: tuple[tuple[Pair, int], ...]
+    whole: Pair
+
+    @property
+    def factors(self) -> tuple[tuple[Pair, int], ...]:
+        return self.parts
+
+    def profile(self, epsilon: Floats) -> ProfileValues:
+        """Between nothing and that of the whole."""
+        delta, tail, error = self.whole.profile(epsilon)
+        return ProfileValues(0 * delta, 0 * tail, delta + error)
+
+    @property
+    def reverse(self) -> Pair:
+        return ProductPair(tuple((pair.reverse, count) for pair, count in self.parts), self.whole.reverse)
+
+    @property
+    def zcdp(self) -> float:
+        return self.whole.zcdp
+
+    @property
+    def gdp_bounds(self) -> Bounds:
+        """Bounds (0, μ), the upper one of the whole."""
+        return 0.0, self.whole.gdp_bounds[1]
+
 
 MOST_MU = 2.5
 """With less noise the inversion has too many nodes."""

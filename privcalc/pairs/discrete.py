@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from privcalc.numerics.faces import ProfileValues
 from privcalc.numerics.floats import TINY, UNIT, Floats
+from privcalc.numerics.interfaces import ProfileValues
 from privcalc.numerics.log_moment import below_chords
 from privcalc.numerics.routes.atoms import Atoms
 from privcalc.numerics.solve import Bounds

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from privcalc.numerics.faces import ProfileValues, Transform
 from privcalc.numerics.floats import TINY, UNIT, Floats
-from privcalc.numerics.normal import gdp_profile
+from privcalc.numerics.interfaces import ProfileValues, Transform
 from privcalc.numerics.sampled_gaussian import OppositeGaussianTransform, SampledGaussianTransform
 from privcalc.numerics.solve import Bounds
-from privcalc.numerics.special import log_ndtr
+from privcalc.numerics.special import gdp_profile, log_ndtr
 from privcalc.numerics.transforms import GaussianTransform
 from privcalc.pairs.pair import Pair, SymmetricPair
 

@@ -14,12 +14,13 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from privcalc.numerics.faces import ProfileValues, Transform
-from privcalc.numerics.floats import Floats
+from privcalc.numerics.floats import UNIT, Floats
+from privcalc.numerics.interfaces import ProfileValues, Transform
 from privcalc.numerics.log_moment import log_moment
 from privcalc.numerics.routes.atoms import SUBNORMAL, Atoms
 from privcalc.numerics.solve import Bounds
@@ -68,7 +69,7 @@ class Pair(ABC):
 
     @property
     def factors(self) -> tuple[tuple[Pair, int], ...]:
-        """The factors of a :class:`~privcalc.pairs.product.ProductPair`, each with its count; else this pair, once."""
+        """The factors of a product of pairs, each with its count; else this pair, once."""
         return ((self, 1),)
 
     @property
@@ -169,3 +170,35 @@ class SymmetricPair(Pair):
     @property
     def reverse(self) -> Pair:
         return self
+
+
+@dataclass(frozen=True)
+class LeakPair(Pair):
+    """With probability ``leak`` the release gives everything away; else it is ``pair``.
+
+    Under composition leaks are set apart.
+
+    Above: δ(ε) ≤ leak + (1 − leak)·δ_pair(ε). Below, at least ``attained`` + (1 − ``dropped``)·δ_pair(ε): an (ε, δ)
+    mechanism attains both with all three equal to δ; for its Poisson sample see ``proofs/conversions.md``, §2. All
+    three are bounds, of which ``attained`` is the lower one, and at most 1.
+    """
+
+    pair: Pair
+    leak: float
+    attained: float
+    dropped: float
+
+    def profile(self, epsilon: Floats) -> ProfileValues:
+        """The upper one; not convex-exact, and never composed as it stands (``direction.split_leaks``)."""
+        delta, tail, error = self.pair.profile(epsilon)
+        return ProfileValues(self.leak + (1 - self.leak) * delta, tail, error + 4 * UNIT * (self.leak + delta))
+
+    @property
+    def reverse(self) -> Pair:
+        """The leak is on both sides."""
+        return LeakPair(self.pair.reverse, self.leak, self.attained, self.dropped)
+
+    @property
+    def moments_only(self) -> bool:
+        """Whether what remains without the leak has moments only."""
+        return self.pair.moments_only

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from privcalc.numerics.faces import ProfileValues
 from privcalc.numerics.floats import TINY, Floats
+from privcalc.numerics.interfaces import ProfileValues
 from privcalc.pairs.pair import SymmetricPair, ZCDPTerms
 
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from privcalc.numerics.faces import (
+from privcalc.numerics.floats import TINY, UNIT, Floats
+from privcalc.numerics.interfaces import (
     ClosedTransform,
     Complexes,
     NodeValues,
@@ -17,9 +18,7 @@ from privcalc.numerics.faces import (
     Transform,
     log_slack,
 )
-from privcalc.numerics.floats import TINY, UNIT, Floats
-from privcalc.numerics.routes.atoms import Atoms
-from privcalc.numerics.routes.binomial import AtomLaw, Masses, binomial, power
+from privcalc.numerics.routes.atoms import AtomLaw, Atoms, Masses, binomial, power
 from privcalc.numerics.solve import Bounds
 from privcalc.numerics.special import erfinv, ndtri_exp
 from privcalc.pairs.pair import Pair

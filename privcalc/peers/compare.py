@@ -17,7 +17,7 @@ from privcalc.enclosure import Enclosure
 from privcalc.errors import PrivcalcError
 from privcalc.peers import PEERS, Peer, Question
 from privcalc.relation import ADD_OR_REMOVE_ONE, Relation, check_relation
-from privcalc.run import Questions
+from privcalc.run import Mechanism, Run
 
 __all__ = ["Row", "compare"]
 
@@ -43,7 +43,7 @@ class Row:
     why: tuple[str, ...]
 
 
-def compare(run: Questions, *, delta: float, relation: Relation = ADD_OR_REMOVE_ONE) -> list[Row]:
+def compare(run: Mechanism | Run, *, delta: float, relation: Relation = ADD_OR_REMOVE_ONE) -> list[Row]:
     """Ask every installed accountant for ε; ours first.
 
     Args:

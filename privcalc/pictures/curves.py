@@ -24,7 +24,7 @@ from privcalc.errors import PrivcalcError
 from privcalc.files import whole
 from privcalc.numerics.floats import Floats
 from privcalc.relation import ADD_OR_REMOVE_ONE, Relation
-from privcalc.run import Mechanism, Questions
+from privcalc.run import Mechanism, Run
 from privcalc.tables import profile_table, tradeoff_table
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ ALPHAS = (0.0, *np.geomspace(1e-4, 0.1, 19).tolist(), *np.linspace(0.125, 0.975,
 
 
 def profile(
-    run: Questions | NDArray[np.void],
+    run: Mechanism | Run | NDArray[np.void],
     *,
     relation: Relation = ADD_OR_REMOVE_ONE,
     epsilons: ArrayLike | None = None,
@@ -82,14 +82,14 @@ def profile(
     return figure
 
 
-def reach(run: Questions, relation: Relation) -> Floats:
+def reach(run: Mechanism | Run, relation: Relation) -> Floats:
     """Where a profile is worth drawing: 61 ε."""
     ends = (run.epsilon(delta=delta, relation=relation).upper for delta in (1e-12, 1e-9, 1e-6, 1e-3, 0.1))
     return np.linspace(0.0, next((end or 1.0 for end in ends if math.isfinite(end)), 10.0), 61)
 
 
 def tradeoff(
-    run: Questions | NDArray[np.void] | None,
+    run: Mechanism | Run | NDArray[np.void] | None,
     *,
     relation: Relation = ADD_OR_REMOVE_ONE,
     attack: Measured | None = None,
@@ -146,7 +146,7 @@ def tradeoff(
     return figure
 
 
-def risk(run: Questions, *, relation: Relation = ADD_OR_REMOVE_ONE) -> Figure:
+def risk(run: Mechanism | Run, *, relation: Relation = ADD_OR_REMOVE_ONE) -> Figure:
     """Plot how often any attack is right, at most.
 
     Whether the record is there, over its prior; which one it is, over a blind guess.

@@ -16,8 +16,8 @@ import flint
 
 from privcalc.rigorous.balls import Ball, UnprovableError, arb, lower, precision, upper
 from privcalc.rigorous.contour import Found
+from privcalc.rigorous.discrete_gaussian import Integers
 from privcalc.rigorous.factors import Discrete, Factor, Laplace, Logistic, Normal
-from privcalc.rigorous.integers import Integers
 from privcalc.rigorous.sampled import Opposite, Sampled
 
 MOST_ATOMS, MOST_TERMS, MOST_LOSSES = 2_000_000, 400_000, 200

@@ -8,14 +8,13 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Literal
 
-from privcalc.rigorous.allocated import Allocated
-from privcalc.rigorous.balls import RefusedError, UnprovableError, arb, ndtr, precision, upper
+from privcalc.rigorous.allocation import Allocated
+from privcalc.rigorous.balls import RefusedError, UnprovableError, arb, precision, upper
 from privcalc.rigorous.correlated import bins, shift, turns
 from privcalc.rigorous.description import ADD_OR_REMOVE_ONE, REPLACE_ONE, ZERO_OUT, Described
+from privcalc.rigorous.discrete_gaussian import Integers, unit_mu
 from privcalc.rigorous.factors import Atoms, Chords, Factor, Finite, Laplace, Logistic, Moments, Normal, TwoPoint
-from privcalc.rigorous.integers import Integers
-from privcalc.rigorous.persons import Persons
-from privcalc.rigorous.sampled import Opposite, Sampled
+from privcalc.rigorous.sampled import Opposite, Persons, Sampled
 
 Kind = Literal["dominating", "moments", "occurring"]
 """Pairs that dominate; alternatives; pairs that occur.
@@ -37,37 +36,21 @@ class Leak:
     dropped: Fraction
 
 
-PLAIN = (
-    *(
-        "Gaussian",
-        "Laplace",
-        "DiscreteGaussian",
-        "RandomizedResponse",
-        "AboveThreshold",
-        "TopK",
-        "ExponentialMechanism",
-    ),
-    *("PermuteAndFlip", "NoisyMax", "PureDP", "ApproxDP", "GDP", "ZCDP", "RDP", "CustomMechanism"),
+STATED = frozenset({"PureDP", "ApproxDP", "GDP", "ZCDP", "RDP", "CustomMechanism"})
+"""Guarantees for one relation."""
+
+PLAIN = STATED.union(
+    {"Gaussian", "Laplace", "DiscreteGaussian", "RandomizedResponse", "AboveThreshold", "TopK", "ExponentialMechanism"},
+    {"PermuteAndFlip", "NoisyMax"},
 )
 """What may run on a sample, or on a batch."""
-
-STATED = ("PureDP", "ApproxDP", "GDP", "ZCDP", "RDP", "CustomMechanism")
-"""Guarantees for one relation."""
 
 MOST_DRAWS = 200
 """Of a batch with replacement: each is a term at every node."""
 
-BOUNDED = (
-    *(
-        "NoisyMax",
-        "PermuteAndFlip",
-        "AboveThreshold",
-        "CustomMechanism",
-        "ShuffledEpoch",
-        "Parallel",
-        "CorrelatedGaussian",
-    ),
-    *("FixedSizeSampled", "TruncatedPoissonSampled", "WithReplacementSampled"),
+BOUNDED = frozenset(
+    {"FixedSizeSampled", "TruncatedPoissonSampled", "WithReplacementSampled", "ShuffledEpoch", "Parallel"}
+    | {"NoisyMax", "PermuteAndFlip", "AboveThreshold", "CustomMechanism", "CorrelatedGaussian"}
 )
 """Whose pairs here are not said to occur, or not together with those of others; from below they count as nothing."""
 
@@ -413,26 +396,10 @@ def _mu(base: Described) -> Fraction:
         case Described("GDP", {"mu": mu}):
             return mu  # type: ignore[no-any-return]
         case Described("DiscreteGaussian", {"norm": 2, "noise_multiplier": z, "sensitivity": norm}):
-            return norm * _unit_mu(z * norm)  # type: ignore[no-any-return]
+            return norm * unit_mu(z * norm)  # type: ignore[no-any-return]
     raise UnprovableError(f"{base}: is not covered as a normal release")
 
 
 def _square(noise: Described) -> Fraction:
     """Return the variance σ² of the noise."""
     return (noise.fields["noise_multiplier"] * noise.fields["sensitivity"]) ** 2  # type: ignore[no-any-return]
-
-
-def _unit_mu(sigma: Fraction) -> Fraction:
-    """A double above W(σ) of ``proofs/discrete_gaussian.md``, (6.1): as 2/σ is, and what bisection has checked."""
-    # W(σ) ≤ 2/σ; a twentieth more, whatever the rounding.
-    low, high = float(1 / sigma), float(2.1 / sigma)
-    with precision(400):
-        wanted = (-1 / (2 * arb(sigma) ** 2)).exp()
-        for _ in range(60):
-            w = low + 0.5 * (high - low)
-            beside = ndtr(arb(-w) / 2) - ndtr(arb(-3 * Fraction(w)) / 2)
-            if beside < wanted * (1 - 2 * ndtr(arb(-w) / 2)):
-                high = w
-            else:
-                low = w
-    return Fraction(high)

@@ -22,7 +22,7 @@ from privcalc.audit import gdp
 from privcalc.audit.norms import read_norms
 from privcalc.audit.sensitive import ESTIMATE, FILLED, FULL
 from privcalc.audit.sums import Moments
-from privcalc.run import Questions
+from privcalc.questions import Questions
 
 DELTA = 1e-5
 

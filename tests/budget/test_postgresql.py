@@ -14,7 +14,7 @@ from teams import CAP, STEP, check_kills, draw, killed_at_random, race, recorded
 
 import privcalc as pc
 from benchmarks.postgresql import Server, programs
-from privcalc.budget.odometer import odometer
+from privcalc.budget.pool import Odometer
 from privcalc.errors import Unreachable
 
 pytestmark = pytest.mark.service
@@ -185,9 +185,8 @@ def test_a_day_of_two_teams_with_faults(server, tmp_path):
     known = set(budget.reservations)
     charged = [path for path in paths if any(name.encode() in path.read_bytes() for name in known)]
     assert dict(budget.charged.entries) == recorded(*charged)
-    offline = odometer(
-        pc.Run(tuple(recorded(*charged).items())), delta=1e-6, orders=budget.rules.orders, relation=pc.ADD_OR_REMOVE_ONE
-    )
-    online = budget.odometer(delta=1e-6)
+    meter = Odometer(budget.rules.orders, pc.ADD_OR_REMOVE_ONE)
+    meter.charge(pc.Run(tuple(recorded(*charged).items())))
+    offline, online = meter.epsilon(delta=1e-6), budget.odometer(delta=1e-6)
     assert (online.lower, online.upper) == (offline.lower, offline.upper)
     assert drawn > 50

@@ -20,13 +20,12 @@ from hypothesis import strategies as st
 from teams import CAP, STEP, check_kills, draw, killed_at_random, race, recorded, started, told
 
 import privcalc as pc
-from privcalc.budget import odometer as odometers
 from privcalc.budget import readmit
 from privcalc.budget.page import summary, text
-from privcalc.budget.pool import Pool
+from privcalc.budget.pool import Odometer, Pool
 from privcalc.certificate.schema import digest
 from privcalc.errors import Unreachable
-from privcalc.log.sqlite import connect
+from privcalc.log.database import connect
 
 
 @pytest.fixture
@@ -260,7 +259,7 @@ def test_an_unreachable_store_refuses_and_loses_nothing(budget, url, tmp_path):
 
 
 def test_a_store_that_is_locked_is_unreachable(budget, url, monkeypatch):
-    monkeypatch.setattr("privcalc.log.sqlite.SECONDS", 0.01)
+    monkeypatch.setattr("privcalc.log.database.SECONDS", 0.01)
     other = sqlite3.connect(url, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     with pytest.raises(Unreachable, match="cannot be asked"):
@@ -328,7 +327,7 @@ def test_an_uncertain_commit_is_asked_again_and_never_drawn_on(budget, tmp_path,
 
 
 def test_a_ledger_that_closes_without_its_store_is_settled_later(budget, url, tmp_path, monkeypatch):
-    monkeypatch.setattr("privcalc.log.sqlite.SECONDS", 0.01)
+    monkeypatch.setattr("privcalc.log.database.SECONDS", 0.01)
     ledger = pc.Ledger(tmp_path / "a", plan=STEP * 50, budget=budget)
     draw(ledger, 2)
     with pytest.raises(pc.PrivcalcError, match="is not closed"):
@@ -449,9 +448,9 @@ def test_the_odometer_is_above_every_quantile_and_near_the_best_order(rho):
     with mp.workdps(40):
         quantile = float(mpf(rho) + sqrt(4 * mpf(rho)) * erfinv(1 - 2 * mpf(delta)))
     orders = pc.budget.history.ORDERS
-    found = odometers.odometer(
-        pc.Gaussian((2 * rho) ** -0.5).run, delta=delta, orders=orders, relation=pc.ADD_OR_REMOVE_ONE
-    )
+    meter = Odometer(orders, pc.ADD_OR_REMOVE_ONE)
+    meter.charge(pc.Gaussian((2 * rho) ** -0.5))
+    found = meter.epsilon(delta=delta)
     assert quantile <= found.upper
     best = rho + 2 * math.sqrt(rho * math.log((len(orders) - 1) / delta))
     if rho >= 0.01:
@@ -467,6 +466,22 @@ def test_the_odometer_of_pure_charges_is_their_sum(url):
     budget.reserve(pc.Laplace(4.0) * 2)
     assert budget.odometer(delta=0.0).upper == 0.5
     assert budget.odometer(delta=1e-9).upper <= 0.5
+
+
+def test_an_odometer_refuses_nothing_and_takes_back_what_was_never_released():
+    meter, step = Odometer(pc.budget.history.ORDERS, pc.ADD_OR_REMOVE_ONE), pc.Gaussian(2.0)
+    meter.charge(step * 3)
+    before = meter.epsilon(delta=1e-6)
+    assert not meter.would_exceed(pc.Gaussian(1e-3))
+    meter.charge(pc.ApproxDP(1.0, 0.5))  # which no order bounds
+    assert math.isinf(meter.epsilon(delta=1e-6).upper)
+    meter.refund(pc.ApproxDP(1.0, 0.5))
+    assert meter.epsilon(delta=1e-6) == before
+    with pytest.raises(pc.PrivcalcError, match="4 uses to take back, of 3"):
+        meter.refund(step * 4)
+    meter.close()
+    with pytest.raises(pc.PrivcalcError, match="closed"):
+        meter.charge(step)
 
 
 def test_the_odometer_holds_whenever_one_looks():

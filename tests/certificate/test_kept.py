@@ -128,7 +128,7 @@ def test_what_is_wrong_is_refused_of_old_ones_too():
         **document,
         "guarantee": {**document["guarantee"], "epsilon": {"lower": 0.01, "upper": 0.01, "route": "contour"}},
     }
-    forged["proofs"] = claims.pages(certificate.run, certificate.relation, forged)
+    forged["proofs"] = claims.pages(forged)
     with pytest.raises(pc.PrivcalcError, match="guarantee"):
         pc.Certificate({**forged, "hash": digest(forged)}).verify(seconds=math.inf)
 

@@ -10,9 +10,9 @@ import subprocess
 import pytest
 
 import privcalc as pc
+from privcalc.certificate.html import sheet
 from privcalc.certificate.registry import OPEN, record
 from privcalc.certificate.schema import digest
-from privcalc.certificate.sheet import sheet
 from privcalc.cli import main
 from privcalc.run import Run
 

@@ -10,11 +10,11 @@ from strategies import directions
 
 import privcalc as pc
 from privcalc.composition import curve, ladder
-from privcalc.composition.bound import Widths
+from privcalc.composition.direction import Widths
 from privcalc.composition.ladder import LADDER, Ladder, Route
-from privcalc.composition.question import DeltaAt, EpsilonAt, invert, level
+from privcalc.composition.question import DeltaAt, EpsilonAt, Laid, invert, level
 from privcalc.composition.uses import Uses
-from privcalc.numerics.routes.route import Laid, RouteFailed
+from privcalc.numerics.interfaces import RouteFailed
 from privcalc.tables import profile_table, tradeoff_table
 
 USES = Uses(((pc.Gaussian(2.0).pairs(pc.ADD_OR_REMOVE_ONE).forward, 1),))
@@ -24,7 +24,7 @@ USES = Uses(((pc.Gaussian(2.0).pairs(pc.ADD_OR_REMOVE_ONE).forward, 1),))
 def route(name, width, asked, *, quick=False, fails=False):
     """Bounds of the Gaussian's profile that are as wide as that."""
 
-    def lay(uses, demand):
+    def lay(uses, demand, best):
         asked.append(name)
         if fails:
             raise RouteFailed(name)
@@ -101,7 +101,7 @@ ASKED = [
 def sharp_where_laid(asked, reach):
     """A slow route that is 1e-5 wide at the ε or δ that it was laid for, and ``reach`` times that elsewhere."""
 
-    def lay(uses, demand):
+    def lay(uses, demand, best):
         asked.append(demand)
         place = demand.epsilon or invert(uses.one.bounds, demand.delta, 1.0)[0]
 

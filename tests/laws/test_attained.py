@@ -17,10 +17,9 @@ from scipy import stats
 from scipy.integrate import quad
 
 import privcalc as pc
-from privcalc.mechanisms.fixed_size import FixedSizeSampled
-from privcalc.mechanisms.replacement import WithReplacementSampled
-from privcalc.mechanisms.truncated import TruncatedPoissonSampled
-from privcalc.mechanisms.tuning import RandomTrials
+from privcalc.mechanisms.fixed_size import FixedSizeSampled, WithReplacementSampled
+from privcalc.mechanisms.random_trials import RandomTrials
+from privcalc.mechanisms.truncated_poisson import TruncatedPoissonSampled
 from privcalc.strategies import BallsInBins, CyclicPoisson, MinSeparation, Toeplitz
 
 X = np.arange(-9, 9.001, 0.05)

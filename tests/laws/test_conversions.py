@@ -18,7 +18,7 @@ from privcalc.composition import tradeoff
 from privcalc.mechanisms.laplace import LaplacePair
 from privcalc.numerics.log_moment import _cells, log_moment
 from privcalc.pairs.gaussian import GaussianPair
-from privcalc.pairs.sampled import JointConvexityPair, SampledPair
+from privcalc.pairs.poisson import JointConvexityPair, SampledPair
 
 few = settings(max_examples=100 if SLOW else 8)
 

@@ -38,8 +38,8 @@ from strategies import (
 )
 
 import privcalc as pc
+from privcalc.numerics.interfaces import RouteFailed
 from privcalc.numerics.routes import contour, lattice
-from privcalc.numerics.routes.route import RouteFailed
 from privcalc.serial import parts
 from privcalc.strategies import BallsInBins, FixedOrder, MinSeparation, SquareRoot
 

@@ -175,7 +175,7 @@ def test_what_is_released_says_what_all_of_it_cost():
     assert best.plan_.run == search.certificate_.run
     assert best.get_params()["learning_rate"] == search.best_params_["learning_rate"]
     entries = {entry["name"]: entry["by"] for entry in search.certificate_.document["assumptions"]["needed"]}
-    assert entries["trials"] == "caller"
+    assert entries["trials"] == "code"
     assert search.predict(X).shape == (60,)
     assert search.predict_proba(X).sum(axis=1) == pytest.approx(np.ones(60))
     with pytest.raises(pc.PrivcalcError, match="was fitted"):

@@ -17,8 +17,7 @@ from privcalc.certificate.claims import pages
 from privcalc.certificate.consistency import check
 from privcalc.certificate.schema import digest
 from privcalc.certificate.story import log_of, of_given
-from privcalc.ledger.assumptions import PAGES, VOID
-from privcalc.ledger.provenance import STATED, Provenance, asked_by, asking
+from privcalc.ledger.assumptions import PAGES, STATED, VOID, Provenance, asked_by, asking
 from privcalc.log.lines import START, chained
 from privcalc.serial import run_to_json
 from proofs.check import ROOT
@@ -207,7 +206,7 @@ def test_compositions_list_those_of_their_parts():
     both = pc.certify([one, two, one], delta=1e-5)
     entries = both.document["assumptions"]["needed"]
     assert [e for e in entries if e["name"] == "normaliser"] == [
-        {"name": "normaliser", "value": "public", "by": "caller", "page": "assumptions.md"}
+        {"name": "normaliser", "value": "public", "by": "caller", "page": "assumptions.md", "parts": [1, 3]}
     ]
     assert needed(both)["steps"] == ("public", "nobody")  # of two provenances the weaker one is listed
     assert "candidates" in needed(both)
@@ -828,7 +827,7 @@ def test_a_certificate_cannot_be_made_one_of_an_earlier_version(tmp_path):
         log = log_of(document)
         old = {**document, **earlier.words(log, log.plan, version, noise="exact"), "version": version}
         old = {name: value for name, value in old.items() if name != "releases"}
-        old["proofs"] = pages(STEP.run, pc.ADD_OR_REMOVE_ONE, old, ["executed_noise.md"])
+        old["proofs"] = pages(old)
         old["ledgers"] = [{name: old["ledgers"][0][name] for name in ("hash", "lines", "torn")}]
         forged = pc.Certificate({**old, "hash": digest(old)})
         check(forged.document)

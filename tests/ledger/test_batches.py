@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
-import os
 import warnings
 from collections import Counter
 
@@ -13,7 +13,7 @@ from scipy import stats
 from watch import Spy, refused, spied
 
 import privcalc as pc
-from privcalc.ledger.batches import _persons
+from privcalc.ledger.drawn import _persons
 
 ALARM = 1e-6 / 20
 
@@ -24,6 +24,7 @@ PERSONS = pc.UserSampled(NOISE, rate=0.5, records=3, counted=2)
 CUT = pc.TruncatedPoissonSampled(NOISE, rate=0.5, batch_size=2, dataset_size=4)
 AGAIN = pc.WithReplacementSampled(NOISE, batch_size=3, dataset_size=4)
 EPOCH = pc.RandomAllocation(NOISE, steps=3, epochs=2)
+PLACES = pc.RandomAllocation(NOISE, steps=3)
 WHOSE = np.array(["b", "a", "a", "b", "a", "a"])
 """Of the person a one record is too many, the last."""
 
@@ -43,7 +44,15 @@ def test_each_batch_is_charged_when_drawn_and_used_once_in_its_turn(step):
     first = batch_of(ledger, step)
     assert ledger.spent == step.run
     refused(spy, "was not used", lambda ledger=ledger: batch_of(ledger, step))
-    refused(spy, "must be the batch", lambda ledger=ledger: release(ledger, step, batch_of(foreign, step)))
+    refused(spy, "was not used", lambda ledger=ledger: ledger.batch(pc.PoissonSampled(NOISE, 0.25), records=4))
+    for wrong in (batch_of(foreign, step), copy.copy(first)):
+        refused(spy, "must be the batch", lambda ledger=ledger, wrong=wrong: release(ledger, step, wrong))
+    refused(spy, "must be", lambda ledger=ledger: release(ledger, pc.PoissonSampled(NOISE, 0.25), first))
+    refused(spy, "finite", lambda ledger=ledger: ledger.gaussian([np.nan], step, clip_norm=1.0, batch=first))
+    if step is not NOISE:
+        refused(spy, "must be the batch", lambda ledger=ledger: release(ledger, step, None))
+        refused(spy, "is not sampled", lambda ledger=ledger: release(ledger, NOISE, first))
+    assert "indices" not in repr(first)  # they are secret
     refused(spy, "label", lambda ledger=ledger: ledger.gaussian(0.0, step, clip_norm=1.0, batch=first, label="a"))
     release(ledger, step, first)
     refused(spy, "each is used once", lambda ledger=ledger: release(ledger, step, first))
@@ -90,6 +99,8 @@ def test_what_a_batch_is_drawn_from_is_checked_before_it_is_charged():
     ledger, spy = spied(
         plan=COINS + PERSONS + FIXED + AGAIN + CUT + pc.Laplace(2.0) + pc.ShuffledEpoch(NOISE), relation=pc.ZERO_OUT
     )
+    refused(spy, "must be PoissonSampled", lambda: ledger.poisson_batch(FIXED, records=4))
+    refused(spy, "must be FixedSizeSampled", lambda: ledger.fixed_size_batch(COINS, records=4))
     for match, step, said in (
         ("records = None", COINS, {}),
         ("persons = None", PERSONS, {"records": 6}),
@@ -116,11 +127,12 @@ def test_expected_sizes(step):
     assert np.mean(sizes) == pytest.approx(step.expected_size(6), abs=0.2)
 
 
-def test_cut_redrawn_and_allocated_batches_have_their_laws():
+def test_batches_have_their_laws():
     """By enumeration, for four records; the law of two epochs is that of one."""
-    ledger = pc.Ledger(None, plan=CUT * 1000 + AGAIN * 1000 + EPOCH * 600, seed=6)
-    found = {CUT: Counter(), AGAIN: Counter(), EPOCH: Counter()}
-    for step, count in ((CUT, 1000), (AGAIN, 1000), (EPOCH, 600)):
+    uses = {COINS: 1000, FIXED: 1000, CUT: 1000, AGAIN: 1000, EPOCH: 600}
+    ledger = pc.Ledger(None, plan=pc.Run(tuple(uses.items())), seed=6)
+    found, expected = ({step: Counter() for step in uses} for _ in range(2))
+    for step, count in uses.items():
         for _ in range(count):
             parts = []
             for _ in range(step.batches):
@@ -131,10 +143,11 @@ def test_cut_redrawn_and_allocated_batches_have_their_laws():
                 assert parts[:3] == parts[3:]
                 parts = [tuple(next(t for t in range(3) if i in parts[t]) for i in range(4))]
             found[step][parts[0]] += 1
-    assert ledger.spent == CUT * 1000 + AGAIN * 1000 + EPOCH * 600
-    expected = {CUT: Counter(), AGAIN: Counter(), EPOCH: Counter()}
+    assert ledger.spent == ledger.terms.plan
+    expected[FIXED] |= dict.fromkeys(itertools.combinations(range(4), 2), 1000 / 6)
     for coins in itertools.product([0, 1], repeat=4):
         drawn = [i for i in range(4) if coins[i]]
+        expected[COINS][tuple(drawn)] += 1000 / 16
         kept = list(itertools.combinations(drawn, 2)) if len(drawn) > 2 else [tuple(drawn)]
         for some in kept:
             expected[CUT][some] += 1000 / 16 / len(kept)
@@ -150,51 +163,20 @@ def test_cut_redrawn_and_allocated_batches_have_their_laws():
 # --- a use with several batches: here each record has one place in an epoch of three ---------------
 
 
-@pytest.fixture
-def epochs(monkeypatch):
-    """A sampler whose use has three batches, as that of random allocation; drawn in place of coins."""
-
-    def slots(step, records, relation, persons=None):
-        def draw(noise):
-            places = noise.numbers(records, 3)
-            return [np.flatnonzero(places == t) for t in range(3)]
-
-        return draw
-
-    monkeypatch.setattr(pc.PoissonSampled, "sampler", slots)
-    monkeypatch.setattr(pc.PoissonSampled, "batches", 3)
-
-
-def test_an_epoch_is_charged_once_and_everyone_has_one_place(epochs):
-    ledger = pc.Ledger(None, plan=COINS * 900, seed=4)
-    found = Counter()
-    for _ in range(900):
-        parts = []
-        for _ in range(3):
-            batch = ledger.batch(COINS, records=2)
-            parts.append(batch.indices.tolist())
-            release(ledger, COINS, batch)
-        found[tuple(next(t for t in range(3) if i in parts[t]) for i in range(2))] += 1
-        assert sum(map(len, parts)) == 2
-    assert ledger.spent == COINS * 900
-    assert stats.chisquare([found[s] for s in itertools.product(range(3), repeat=2)]).pvalue > ALARM
-    assert not ledger.has_batch(COINS)
-
-
-def test_within_an_epoch_nothing_may_change(epochs):
-    ledger, spy = spied(plan=COINS * 2 + NOISE)
+def test_within_an_epoch_nothing_may_change():
+    ledger, spy = spied(plan=PLACES * 2 + NOISE)
     for number in range(3):
-        batch = ledger.batch(COINS, records=4)
-        release(ledger, COINS, batch)
+        batch = ledger.batch(PLACES, records=4)
+        release(ledger, PLACES, batch)
         if number < 2:
-            refused(spy, "must stay as many", lambda ledger=ledger: ledger.batch(COINS, records=5))
-            refused(spy, "first batch of a use", lambda ledger=ledger: ledger.batch(COINS, records=4, label="again"))
-            assert ledger.has_batch(COINS)
-        refused(spy, "each is used once", lambda ledger=ledger, batch=batch: release(ledger, COINS, batch))
+            refused(spy, "must stay as many", lambda ledger=ledger: ledger.batch(PLACES, records=5))
+            refused(spy, "first batch of a use", lambda ledger=ledger: ledger.batch(PLACES, records=4, label="again"))
+            assert ledger.has_batch(PLACES)
+        refused(spy, "each is used once", lambda ledger=ledger, batch=batch: release(ledger, PLACES, batch))
         if not number:
             ledger.gaussian(0.0, NOISE, clip_norm=1.0)  # other releases may come in between
-    assert ledger.spent == COINS + NOISE
-    ledger.batch(COINS, records=5)  # another use, of other records
+    assert ledger.spent == PLACES + NOISE
+    ledger.batch(PLACES, records=5)  # another use, of other records
 
 
 def test_a_batch_that_is_written_to_is_no_other_batch():
@@ -233,49 +215,25 @@ def test_a_batch_from_elsewhere_may_be_one_of_the_step(step, sizes, others):
 
 
 @pytest.mark.parametrize("pause", [True, False], ids=["pause", "crash"])
-def test_an_epoch_that_was_left_stays_charged_and_the_next_one_is_fresh(epochs, tmp_path, pause):
-    path, terms = tmp_path / "run.jsonl", {"plan": COINS * 2}
+def test_an_epoch_that_was_left_stays_charged_and_the_next_one_is_fresh(tmp_path, pause):
+    path, terms = tmp_path / "run.jsonl", {"plan": PLACES * 2}
     ledger = pc.Ledger(path, **terms)
-    release(ledger, COINS, ledger.batch(COINS, records=50))
+    release(ledger, PLACES, ledger.batch(PLACES, records=50))
     if pause:
         ledger.pause()
     else:
         ledger.journal.close()  # as the system does
     again = pc.Ledger(path, **terms)
     spy = Spy(again)
-    assert again.spent == COINS.run
-    places = [again.batch(COINS, records=50)]
+    assert again.spent == PLACES.run
+    places = [again.batch(PLACES, records=50)]
     assert spy.drawn == ["numbers"]
     for _ in range(2):
-        release(again, COINS, places[-1])
-        places.append(again.batch(COINS, records=50))
+        release(again, PLACES, places[-1])
+        places.append(again.batch(PLACES, records=50))
     assert sorted(np.concatenate([batch.indices for batch in places])) == list(range(50))
-    release(again, COINS, places[-1])
-    refused(spy, "has 0 more of it", lambda ledger=again: ledger.batch(COINS, records=50))
-
-
-def test_a_batch_that_is_out_is_not_paused_over(epochs, tmp_path):
-    ledger = pc.Ledger(tmp_path / "run.jsonl", plan=COINS)
-    ledger.batch(COINS, records=4)
-    with pytest.raises(pc.PrivcalcError, match="was not used"):
-        ledger.pause()
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_a_fork_neither_draws_nor_releases():
-    ledger = pc.Ledger(None, plan=COINS * 2)
-    batch = ledger.batch(COINS, records=4)
-    child = os.fork()
-    if not child:
-        refusals = 0
-        for attempt in (lambda: release(ledger, COINS, batch), lambda: ledger.batch(COINS, records=4)):
-            try:
-                attempt()
-            except pc.PrivcalcError as error:
-                refusals += "another process" in str(error)
-        os._exit(refusals)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 2
-    release(ledger, COINS, batch)
+    release(again, PLACES, places[-1])
+    refused(spy, "has 0 more of it", lambda ledger=again: ledger.batch(PLACES, records=50))
 
 
 @pytest.mark.parametrize("kind", [None, "object", "string", "category", np.dtypes.StringDType()], ids=str)

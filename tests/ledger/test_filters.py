@@ -17,11 +17,10 @@ from mpmath import mp, mpf
 
 import privcalc as pc
 from privcalc.budget.pool import Pool
-from privcalc.ledger.filters import Filter
-from privcalc.ledger.rules import Plan
-from privcalc.numerics.normal import gdp_profile
+from privcalc.ledger.rules import Filter, Plan
+from privcalc.numerics.special import gdp_profile
 from privcalc.pairs.gaussian import GaussianPair
-from privcalc.run import Questions
+from privcalc.questions import Questions
 
 NOISE = st.sampled_from([0.7, 1.0, 2.0, 3.0, 5.0, 20.0, 1e3])
 BUDGETS = st.sampled_from(
@@ -160,22 +159,6 @@ def test_bad_charges():
         with pytest.raises(pc.PrivcalcError):
             budget.charge(part)
         assert budget.spent == 0
-
-
-def test_only_what_was_charged_and_not_yet_taken_back_is_refunded():
-    ledger = Filter(mu=2)
-    ledger.charge(pc.Gaussian(1.0))
-    for part in (pc.Gaussian(2.0), pc.Gaussian(1.0) * 2, pc.Gaussian(1.0) + pc.Gaussian(2.0), pc.GDP(mu=1.0)):
-        with pytest.raises(pc.PrivcalcError, match="to take back, of"):
-            ledger.refund(part)
-        assert ledger.spent == 1.0
-    with pytest.raises(pc.PrivcalcError, match="must be a mechanism or a run"):
-        ledger.refund(0.5)
-    ledger.refund(pc.Gaussian(1.0))
-    with pytest.raises(pc.PrivcalcError, match="of 0 that are charged"):
-        ledger.refund(pc.Gaussian(1.0))
-    assert ledger.spent == 0
-    assert not ledger.would_exceed(pc.Gaussian(0.5))
 
 
 @settings(max_examples=60 if SLOW else 20, deadline=None)
@@ -460,8 +443,13 @@ def test_every_rule_charges_refunds_and_closes_alike(rule):
         with pytest.raises(pc.BudgetExceeded):
             refused(step * 2)
     rule.refund(step * 2)
-    with pytest.raises(pc.PrivcalcError, match="2 uses to take back, of 1"):
-        rule.refund(step * 2)
+    for wrong, why in (
+        (step * 2, "2 uses to take back, of 1"),
+        (pc.GDP(0.5), "of 0 that are"),
+        (0.5, "must be a mech"),
+    ):
+        with pytest.raises(pc.PrivcalcError, match=why):
+            rule.refund(wrong)
     assert rule.charged == step * 1
     with pytest.raises(pc.PrivcalcError, match="cannot be copied"):
         copy.copy(rule)
@@ -469,3 +457,43 @@ def test_every_rule_charges_refunds_and_closes_alike(rule):
     with pytest.raises(pc.PrivcalcError, match="is closed"):
         rule.charge(step)
     assert rule.charged == step * 1
+
+
+@pytest.mark.parametrize(
+    ("gate", "ratio", "noise"),
+    [
+        (pc.IndividualFilter(3, 0.5), 0.3, 7.0),
+        (pc.IndividualFilter(3, orders=[2.0, 16.0], epsilons=[0.1, 2.0], rate=0.25), 1.0, 2.0),
+    ],
+)
+def test_an_individual_filter_has_the_verbs_of_a_rule_for_each_record(gate, ratio, noise):
+    norms = np.array([1.0, ratio, 0.0])
+    assert not gate.charged.any()
+    while not (out := gate.would_exceed(norms, noise)).any():
+        before = gate.charged
+        assert (gate.would_exceed(norms, noise) == out).all()  # asking costs nothing
+        assert gate.charge(norms, noise).all()
+        assert (gate.charged[:2] > before[:2]).all()
+        gate.refund()  # of a step that was never released: all is as it was
+        assert (gate.charged == before).all()
+        with pytest.raises(pc.PrivcalcError, match="no step to take back"):
+            gate.refund()
+        gate.charge(norms, noise)
+    kept = gate.charged
+    assert (gate.charge(norms, noise) == ~out).all()
+    assert (gate.charged[out] == kept[out]).all()
+    assert gate.charged.max() <= 1
+    with pytest.raises(pc.PrivcalcError, match="cannot be copied"):
+        copy.copy(gate)  # which would charge for itself
+    gate.close()
+    with pytest.raises(pc.PrivcalcError, match="closed"):
+        gate.charge(norms, noise)
+
+
+def test_what_an_individual_filter_says_it_charged_is_at_least_the_sum():
+    gate, ratios = pc.IndividualFilter(4, 1.5), np.array([1.0, 0.7, 1e-9, 0.0])
+    for _ in range(7):
+        gate.charge(ratios, 3.0)
+    exact = [7 * Fraction(r) ** 2 / 9 / Fraction(1.5) ** 2 for r in ratios.tolist()]
+    assert all(Fraction(have) >= want for have, want in zip(gate.charged.tolist(), exact, strict=True))
+    assert gate.charged == pytest.approx([float(want) for want in exact], rel=1e-12)

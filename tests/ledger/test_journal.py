@@ -1,7 +1,6 @@
 """The ledger's file: whatever happens to it, nothing reserved is forgotten, and nothing changed is read."""
 
 import errno
-import fcntl
 import gc
 import hashlib
 import itertools
@@ -25,8 +24,8 @@ from cases import SLOW
 import privcalc as pc
 from privcalc.certificate.schema import digest
 from privcalc.certificate.story import of_given
+from privcalc.ledger.assumptions import Provenance
 from privcalc.ledger.book import Book
-from privcalc.ledger.provenance import Provenance
 from privcalc.log import file as journal
 
 STEP, OTHER = pc.Gaussian(noise_multiplier=20.0), pc.Laplace(scale=50.0)
@@ -388,6 +387,7 @@ def test_a_fork_cannot_draw(path, memory):
         for attempt in (
             lambda: ledger.gaussian(0.0, STEP, clip_norm=1.0),
             lambda: ledger.gaussian(0.0, sampled, clip_norm=1.0, batch=batch),
+            lambda: ledger.poisson_batch(sampled),
             lambda: ledger.record(STEP),
             ledger.close,
             lambda: ledger.__exit__(None, None, None),
@@ -586,18 +586,6 @@ def test_killed_again_and_again(path):
     assert position.lines > KILLS
 
 
-def test_the_lock_outlives_nobody(path):
-    """A killed writer leaves no lock behind; nothing has to be removed by hand."""
-
-    def work():
-        pc.Ledger(path, plan=PLAN)
-        os.kill(os.getpid(), signal.SIGKILL)
-
-    assert in_child(work) == -signal.SIGKILL
-    with path.open("rb") as file:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-
-
 # --- labels ---------------------------------------------------------------------------------------
 
 CHOICE = pc.ExponentialMechanism(0.5)
@@ -770,24 +758,3 @@ def test_killed_between_and_during_pauses(path):
         assert book.drawn[STEP] >= 2 * (life + 1)
     with pytest.raises(pc.PrivcalcError, match="'month 7': was used"):
         pc.Ledger(path, plan=STEP * 10_000, reserve=7).gaussian(0.0, STEP, clip_norm=1.0, label="month 7")
-
-
-def test_one_process_at_a_time_between_pauses(path):
-    """Two processes that open the year at once: one has it, and the other goes on when that one has paused."""
-    first = pc.Ledger(path, plan=PLAN)
-
-    def second():
-        with pytest.raises(pc.PrivcalcError, match="another writer has this ledger open"):
-            pc.Ledger(path, plan=PLAN)
-        return True
-
-    def third():
-        with pc.Ledger(path, plan=PLAN) as ledger:
-            ledger.gaussian(0.0, STEP, clip_norm=1.0, label="May")
-            ledger.pause()
-        return True
-
-    assert in_child(second) == 0
-    first.pause()
-    assert in_child(third) == 0
-    assert list(charged(path)[0].labels) == ["May"]

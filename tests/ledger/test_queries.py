@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import datetime
 import decimal
 import itertools
 import math
@@ -200,15 +201,22 @@ def test_no_person_moves_ranks_by_more_than_is_declared(both, share):
      (REPLACE, True, [9, 9], [(9, "S"), (9, "S")], 3.6)],
 )  # fmt: skip
 def test_the_bound_of_a_quantile_is_reached(relation, grouped, one, two, moves):
-    by = {"by": "by", "groups": ["N", "S"]} if grouped else {}
+    others, given = [(5, "N")] * 20, {"share": 0.9, "candidates": [0, 6, 8]}
+    moved, bound = between(relation, grouped, (one, two), others, "quantile", CHOICE, **given)
+    assert np.abs(np.atleast_2d(moved)).max(axis=1).sum() == pytest.approx(moves, abs=1e-5)
+    assert bound == pytest.approx(moves, abs=1e-5)
+
+
+def between(relation, grouped, rows, others, question, mechanism, **options):
+    """What a question adds up of two tables, one less the other; and how far that may move, as it is declared."""
+    options |= {"by": "by", "groups": ["N", "S"]} if grouped else {}
     found = []
-    for rows in (one, two):
-        full = [row if isinstance(row, tuple) else (row, "N") for row in [*rows, *[(5, "N")] * 20]]
+    for mine in rows:
+        full = [row if isinstance(row, tuple) else (row, "N") for row in [*mine, *others]]
         bare, table = Bare(relation), {"x": [value for value, _ in full], "by": [name for _, name in full]}
-        bare.quantile(table, CHOICE, share=0.9, candidates=[0, 6, 8], column="x", rows_per_person=2, person=None, **by)
-        found.append(np.atleast_2d(bare.values))
-    assert np.abs(found[0] - found[1]).max(axis=1).sum() == pytest.approx(moves, abs=1e-5)
-    assert bare.bound * (2 if relation is REPLACE else 1) == pytest.approx(moves, abs=1e-5)
+        getattr(bare, question)(table, mechanism, column="x", rows_per_person=2, person=None, **options)
+        found.append(bare.values)
+    return found[0] - found[1], bare.bound * (2 if relation is REPLACE else 1)
 
 
 @pytest.mark.parametrize("share", [0.9, 2 / 3, 0.99, 1e-9])
@@ -254,17 +262,9 @@ def test_a_person_only_adds_to_counts(both, choice):
 )
 def test_the_bound_of_a_sum_is_reached(relation, low, high, grouped, one, two, euclid):
     """Neither too small nor larger than need be."""
-    by = {"by": "by", "groups": ["N", "S"]} if grouped else {}
-    values, bounds = [], []
-    for rows in (one, two):
-        full = [row if isinstance(row, tuple) else (row, "N") for row in [*rows, (1, "S")]]
-        bare = Bare(relation)
-        table = {"x": np.array([value for value, _ in full]), "by": [name for _, name in full]}
-        bare.sum(table, NOISES[0], lower=low, upper=high, column="x", rows_per_person=2, person=None, **by)
-        values.append(bare.values)
-        bounds.append(bare.bound)
-    assert np.linalg.norm(values[0] - values[1]) == pytest.approx(euclid, rel=1e-15)
-    assert euclid <= bounds[0] * (2 if relation is REPLACE else 1) * (1 + 1e-15) <= euclid * (1 + 1e-6)
+    moved, bound = between(relation, grouped, (one, two), [(1, "S")], "sum", NOISES[0], lower=low, upper=high)
+    assert np.linalg.norm(moved) == pytest.approx(euclid, rel=1e-15)
+    assert euclid <= bound * (1 + 1e-15) <= euclid * (1 + 1e-6)
 
 
 @pytest.mark.parametrize(
@@ -279,16 +279,9 @@ def test_the_bound_of_a_sum_is_reached(relation, low, high, grouped, one, two, e
     ],
 )
 def test_the_bound_of_a_mean_is_reached(relation, grouped, noise, one, two, moves):
-    by = {"by": "by", "groups": ["N", "S"]} if grouped else {}
-    values = []
-    for rows in (one, two):
-        full = [row if isinstance(row, tuple) else (row, "N") for row in [*rows, (5, "S")]]
-        bare, table = Bare(relation), {"x": [value for value, _ in full], "by": [name for _, name in full]}
-        bare.mean(table, noise, lower=1, upper=9, column="x", rows_per_person=2, person=None, **by)
-        values.append(bare.values)
-    order = 1 if noise is NOISES[1] else 2
-    assert np.linalg.norm(values[0] - values[1], order) == pytest.approx(moves, rel=1e-15)
-    assert moves <= bare.bound * (2 if relation is REPLACE else 1) <= moves * (1 + 1e-6)
+    moved, bound = between(relation, grouped, (one, two), [(5, "S")], "mean", noise, lower=1, upper=9)
+    assert np.linalg.norm(moved, 1 if noise is NOISES[1] else 2) == pytest.approx(moves, rel=1e-15)
+    assert moves <= bound <= moves * (1 + 1e-6)
 
 
 def test_rounding_is_paid_for():
@@ -371,10 +364,7 @@ def test_groups_and_people():
     ]
     assert bare.top(
         table, pc.TopK(1.0, 2), column="shop", candidates=["N", "?", "S"], rows_per_person=9, person=None
-    ).value == (
-        "N",
-        "S",
-    )
+    ).value == ("N", "S")
     assert bare.top(table, pc.ExponentialMechanism(1.0), column="spent", candidates=[2.0, 4.0], **options).value == (
         (2.0,),
         (4.0,),
@@ -392,19 +382,9 @@ def test_groups_and_people():
         found.value = 1
 
 
-def test_data_frames_of_pandas():
-    frames(pytest.importorskip("pandas").DataFrame)
-
-
-def test_data_frames_of_polars():
-    frames(pytest.importorskip("polars").DataFrame)
-
-
-def test_tables_of_pyarrow():
-    frames(pytest.importorskip("pyarrow").table)
-
-
-def frames(make):
+@pytest.mark.parametrize(("library", "name"), [("pandas", "DataFrame"), ("polars", "DataFrame"), ("pyarrow", "table")])
+def test_data_frames(library, name):
+    make = getattr(pytest.importorskip(library), name)
     frame = make(
         {
             "who": ["a", "b", "b", None],
@@ -419,17 +399,11 @@ def frames(make):
     assert bare.count(frame, NOISES[0], rows_per_person=1, person=None, **by).value.tolist() == [2, 1]
     assert bare.sum(
         frame, NOISES[0], column="spent", lower=0, upper=5, rows_per_person=1, person=None, **by
-    ).value.tolist() == [
-        6.5,
-        0,
-    ]
+    ).value.tolist() == [6.5, 0]
     assert bare.sum(frame["n"], NOISES[0], lower=0, upper=2, rows_per_person=1).value == 5
     assert bare.mean(
         frame, NOISES[0], column="n", lower=0, upper=4, rows_per_person=1, person=None, **by
-    ).value.tolist() == [
-        1,
-        2,
-    ]
+    ).value.tolist() == [1, 2]
     assert bare.top(
         frame, pc.TopK(1.0, 1), column="shop", candidates=["S", "N"], rows_per_person=1, person=None
     ).value == ("N",)
@@ -816,22 +790,13 @@ def test_columns_with_another_index_than_the_table_are_warned_of():
         assert said_of(right) == []
 
 
-def test_ids_that_rounding_makes_one_are_warned_of():
-    """2^53 and 2^53 + 1 are one double: two persons share the rows of one, and their rows take each other's places."""
-    who = np.array([2**53, 2**53 + 1, None], dtype=object).astype(float)
-    assert who[0] == who[1]
-    with pc.Ledger(None, cap=pc.ZCDP(1.0)) as ledger:
-        with pytest.warns(pc.PrivcalcWarning, match="cannot tell neighbouring numbers apart"):
-            ledger.count(np.ones(3), pc.Gaussian(10.0), person=who, rows_per_person=1)
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            ledger.count(np.ones(3), pc.Gaussian(10.0), person=np.array([1.0, 2.0**52, np.inf]), rows_per_person=1)
-
-
 @pytest.mark.parametrize(
-    ("most", "kind"), [(2.0**24, np.float32), (2.0**11, np.float16), (2.0**53, list), (2.0**53, object)]
+    ("most", "kind"),
+    [(2.0**53, float), (2.0**24, np.float32), (2.0**11, np.float16), (2.0**53, list), (2.0**53, object)],
 )
 def test_ids_of_every_floating_type_that_rounding_makes_one_are_warned_of(most, kind):
+    """2^53 and 2^53 + 1 are one double: two persons share the rows of one, and their rows take each other's places."""
+
     def column(*values):
         return list(values) if kind is list else np.array(values, dtype=kind)
 
@@ -840,7 +805,7 @@ def test_ids_of_every_floating_type_that_rounding_makes_one_are_warned_of(most, 
             ledger.count(np.ones(2), pc.Gaussian(10.0), person=column(1.0, most), rows_per_person=1)
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            ledger.count(np.ones(2), pc.Gaussian(10.0), person=column(1.0, most / 2), rows_per_person=1)
+            ledger.count(np.ones(2), pc.Gaussian(10.0), person=column(math.inf, most / 2), rows_per_person=1)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -859,14 +824,74 @@ class Nameless:
 def test_a_name_with_a_part_that_is_missing_is_nobody_s(who):
     """Else each row would be of another person, and one person would move a sum by all of them."""
     rows = [who() for _ in range(4)]
-    found = Asked("count", np.ones(6), 1, person=[*rows, ("a", 1.0), Key("a", 1.0)]).rows()
+    with pytest.warns(pc.PrivcalcWarning, match="equal themselves only"):
+        found = Asked("count", np.ones(6), 1, person=[*rows, ("a", 1.0), Key("a", 1.0)]).rows()
     assert found.taken.tolist() == [False] * 4 + [True] * 2
 
 
-def test_objects_that_equal_themselves_only_are_nobody_s():
-    asked = Asked("count", np.ones(3), 1, person=[Nameless(), Nameless(), "a"])
+class Alone(str):
+    """A text that equals itself only."""
+
+    def __eq__(self, other):
+        return self is other
+
+    def __hash__(self):
+        return id(self)
+
+
+class Hashed:
+    """Equal by name, found by identity."""
+
+    def __init__(self, name):
+        self.name = name
+
+    def __eq__(self, other):
+        return self.name == other.name
+
+    def __hash__(self):
+        return id(self)
+
+
+class Named(Hashed):
+    """Equal by name."""
+
+    def __hash__(self):
+        return hash(self.name)
+
+
+def zero_dimensions(name):
+    return pytest.importorskip("torch").tensor(len(name))
+
+
+@pytest.mark.parametrize(
+    "who",
+    [
+        lambda _: Nameless(),
+        Alone,
+        Hashed,
+        lambda name: Named((name, float("nan"))),
+        zero_dimensions,
+        lambda name: lambda: name,
+    ],
+)
+def test_objects_that_equal_themselves_only_are_nobody_s(who):
+    """Else a person with three rows would count three times."""
+    asked = Asked("count", np.ones(4), 1, person=[who("b"), who("b"), who("b"), "a"])
     with pytest.warns(pc.PrivcalcWarning, match="equal themselves only"):
-        assert asked.rows().taken.tolist() == [False, False, True]
+        assert asked.rows().taken.tolist() == [False] * 3 + [True]
+
+
+def test_names_that_are_equal_are_one_person():
+    when = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
+    for who in (lambda: Named("b"), lambda: Key("b", 1.0), lambda: ("b", 2), lambda: np.float32(3.0), lambda: when):
+        assert Asked("count", np.ones(3), 1, person=[who(), who(), "a"]).rows().taken.tolist() == [True, False, True]
+
+
+def test_numbers_in_single_precision_of_torch_are_warned_of_like_numpy_s():
+    torch = pytest.importorskip("torch")
+    for kind, most in ((torch.float16, 2.0**11), (torch.float32, 2.0**24), (torch.float64, 2.0**53)):
+        with pytest.warns(pc.PrivcalcWarning, match="cannot tell neighbouring"):
+            Asked("count", np.ones(2), 1, person=torch.tensor([most, 1.0], dtype=kind)).rows()
 
 
 def test_columns_of_a_dictionary_with_other_indexes_are_warned_of():

@@ -7,8 +7,8 @@ import pytest
 
 import privcalc as pc
 from privcalc.certificate.html import page
-from privcalc.certificate.report import report
 from privcalc.certificate.schema import digest
+from privcalc.certificate.text import report
 
 STEP = pc.Gaussian(noise_multiplier=20.0)
 TEXT = "weights: were written by hand"

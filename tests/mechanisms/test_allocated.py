@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 
 import privcalc as pc
-from privcalc.numerics import allocated, lognormal, lognormal_mean
-from privcalc.numerics.allocated import AllocationTransform
-from privcalc.numerics.gamma import log_gamma
-from privcalc.numerics.lognormal_mean import real_ray
+from privcalc.numerics import allocation, lognormal, lognormal_mean_rays
+from privcalc.numerics.allocation import AllocationTransform
+from privcalc.numerics.lognormal_mean_rays import real_ray
+from privcalc.numerics.special import log_gamma
 
 
 def nodes(mu: float, steps: int, add: bool, c: float, v: float) -> tuple[complex, float, float]:
@@ -140,8 +140,8 @@ def test_with_other_mechanisms() -> None:
 
 def test_moments_with_a_coarse_rule(monkeypatch: pytest.MonkeyPatch) -> None:
     """Moments are wrong by what is said, and not by nothing."""
-    monkeypatch.setattr(lognormal_mean, "SMALL", 9.0)
-    for cached in (real_ray, lognormal_mean._ray, allocated._mean_of):
+    monkeypatch.setattr(lognormal_mean_rays, "SMALL", 9.0)
+    for cached in (real_ray, lognormal_mean_rays._ray, allocation._mean_of):
         cached.cache_clear()
     worst = 0.0
     for mu in (0.4, 1.3):
@@ -152,7 +152,7 @@ def test_moments_with_a_coarse_rule(monkeypatch: pytest.MonkeyPatch) -> None:
             off = abs(found - truth)
             assert off <= error + 1e-15
             worst = max(worst, off, abs(k - 0.5 * mu * mu * p.real * (p.real - 1)))
-    for cached in (real_ray, lognormal_mean._ray, allocated._mean_of):
+    for cached in (real_ray, lognormal_mean_rays._ray, allocation._mean_of):
         cached.cache_clear()
     assert worst >= 1e-8
 

@@ -20,10 +20,9 @@ from scipy.stats import norm
 import privcalc as pc
 from privcalc.noise.source import Noise
 from privcalc.numerics import lognormal, lognormal_sum
-from privcalc.numerics.convex_order import between
+from privcalc.numerics.allocation_bounds import between, scores
 from privcalc.numerics.lognormal import Lognormal
 from privcalc.numerics.lognormal_sum import LognormalSum
-from privcalc.numerics.scores import scores
 from privcalc.pairs import allocation as allocation_module
 from privcalc.pairs.allocation import AllocationPair, MergedPair, allocation, several
 from privcalc.pairs.allocation import _between as allocation_pairs

@@ -21,11 +21,11 @@ import privcalc as pc
 from privcalc.composition.curve import Curve, worst_delta
 from privcalc.composition.direction import Direction
 from privcalc.mechanisms.exponential import BoundedRangePair
-from privcalc.numerics.normal import gdp_profile
+from privcalc.numerics.interfaces import RouteFailed
 from privcalc.numerics.routes import choices
 from privcalc.numerics.routes.choices import Levels
-from privcalc.numerics.routes.route import RouteFailed
-from privcalc.pairs.choices import ChoicesPair, gaussian_mu
+from privcalc.numerics.special import gdp_profile
+from privcalc.pairs.adaptive_choices import ChoicesPair, gaussian_mu
 from privcalc.pairs.two_point import TwoPointPair
 
 Value = Callable[[mpf], mpf]

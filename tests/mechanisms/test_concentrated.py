@@ -14,10 +14,9 @@ from cases import quick
 from scipy.stats import norm
 
 import privcalc as pc
-from privcalc.numerics import concentrated, lognormal_kept, scores
-from privcalc.numerics.allocated import AllocationTransform
-from privcalc.numerics.concentrated import Concentrated, window
-from privcalc.numerics.lognormal_kept import KeptLognormal
+from privcalc.numerics import allocation_bounds, lognormal_mean_grid
+from privcalc.numerics.allocation import AllocationTransform
+from privcalc.numerics.lognormal_mean_grid import Concentrated, KeptLognormal, window
 
 
 @pytest.fixture(autouse=True)
@@ -80,13 +79,18 @@ def test_one_kept_lognormal(mu: float, steps: int) -> None:
 
 @pytest.mark.parametrize(
     ("name", "value", "lost", "real"),
-    [("DIGITS", 3.0, -1.0, 0.1), ("GONE", 1e-9, -50.0, 5.0), ("REACH", 3.0, -50.0, -5.0), ("REACH", 3.0, -50.0, 5.0)],
+    [
+        ("RULE_DIGITS", 3.0, -1.0, 0.1),
+        ("GONE", 1e-9, -50.0, 5.0),
+        ("REACH", 3.0, -50.0, -5.0),
+        ("REACH", 3.0, -50.0, 5.0),
+    ],
 )
 def test_one_kept_lognormal_by_a_poor_rule(
     monkeypatch: pytest.MonkeyPatch, name: str, value: float, lost: float, real: float
 ) -> None:
     """It is off by what is said, and not by nothing."""
-    monkeypatch.setattr(lognormal_kept, name, value)
+    monkeypatch.setattr(lognormal_mean_grid, name, value)
     wrong, error = off(KeptLognormal(0.2, 2, lost), real, 0.4 * real)
     assert 1e-11 <= wrong <= error
 
@@ -105,24 +109,24 @@ def test_one_kept_lognormal_by_short_numbers(monkeypatch: pytest.MonkeyPatch) ->
     law = KeptLognormal(0.3, 1000, -40.0)
     rule = law._rule
 
-    def short(real: float) -> lognormal_kept.Rule:
+    def short(real: float) -> lognormal_mean_grid.Rule:
         found = rule(real)
         parts = (np.asarray(part.astype(np.float32), dtype=np.float64) for part in found[2:])
-        return lognormal_kept.Rule(found.step, found.x, *parts)
+        return lognormal_mean_grid.Rule(found.step, found.x, *parts)
 
     for real, imag in ((0.0, 0.5), (3.0, 2.0), (-4.0, 1.0)):
         usual = off(law, real, imag)[1]
         with monkeypatch.context() as patch:
             patch.setattr(KeptLognormal, "_rule", lambda self, real: short(real))
-            patch.setattr(lognormal_kept, "UNIT", 2.0**-24)
+            patch.setattr(lognormal_mean_grid, "UNIT", 2.0**-24)
             wrong, error = off(law, real, imag)
         assert 10 * usual <= wrong <= error <= 0.5
 
 
 def test_what_a_window_is_scaled_by(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lognormal_kept, "DIGITS", 6.0)
+    monkeypatch.setattr(lognormal_mean_grid, "RULE_DIGITS", 6.0)
     law = Concentrated(0.02, 2, -10.0)
-    found = window(law, concentrated.TILTS + 6, 0.0)
+    found = window(law, lognormal_mean_grid.TILTS + 6, 0.0)
     wrong = abs(found.log_mass - 2 * float(kept(law.one, found.tilt / 2).real))
     assert 1e-9 <= wrong <= found.mass_error
 
@@ -140,7 +144,7 @@ def test_moments_by_short_logarithms(monkeypatch: pytest.MonkeyPatch) -> None:
     for order, v in ((40.0, 0.0), (-40.0, 0.0), (1.0, 100.0)):
         before = law.moments(order, np.array([0.0, v]))
         with monkeypatch.context() as patch:
-            patch.setattr(concentrated, "UNIT", 2.0**-11)
+            patch.setattr(lognormal_mean_grid, "UNIT", 2.0**-11)
             patch.setattr(np, "log1p", lambda x, exact=np.log1p: np.float64(np.float16(exact(x))))
             found = law.moments(order, np.array([0.0, v]))
         p = complex(order, v)
@@ -155,7 +159,7 @@ def test_moments_by_short_logarithms(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_is_outside_a_window(mu: float, order: float, tilt: int, side: int) -> None:
     """E r^p there, by normal tails: on the right, and on the left; where no tilt is strong enough, nothing is said."""
     law = Concentrated(mu, 1, -300.0)
-    found = window(law, concentrated.TILTS + tilt, 0.0)
+    found = window(law, lognormal_mean_grid.TILTS + tilt, 0.0)
     log = 0.5 * mu * mu * order * (order - 1) - found.log_mass
     mean = order * mu * mu - 0.5 * mu * mu
     low, high, half = ((math.log(x) - mean) / mu for x in (1 + found.low, 1 + found.high, 0.5 * (1 + found.low)))
@@ -193,9 +197,9 @@ def test_one_slot(mu: float) -> None:
 )  # fmt: skip
 def test_a_poor_window(monkeypatch: pytest.MonkeyPatch, name: str, value: float, order: float, v: float) -> None:
     """A narrow one, few nodes, and weights that fall too soon: moments are off by what is said, and not by nothing."""
-    monkeypatch.setattr(concentrated, name, value)
+    monkeypatch.setattr(lognormal_mean_grid, name, value)
     if name == "FALL":
-        monkeypatch.setattr(concentrated, "SLOPE", 2.0)
+        monkeypatch.setattr(lognormal_mean_grid, "SLOPE", 2.0)
     _, wrong, error = one(0.02, order, v)
     assert 1e-9 <= wrong <= error
 
@@ -253,10 +257,10 @@ def test_with_and_without_what_fades() -> None:
 
 def test_scores_that_leave_the_window_are_told_as_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a circle of two standard deviations: by all sums of cells, no mass is missing and none is where it is not."""
-    monkeypatch.setattr(scores, "_SPREAD", 0.6)
-    monkeypatch.setattr(scores, "_SIZE", 40)
+    monkeypatch.setattr(allocation_bounds, "_SPREAD", 0.6)
+    monkeypatch.setattr(allocation_bounds, "_SIZE", 40)
     mu, steps, shifted, rate = 1.0, 4, 2, 0.4
-    laws = scores.scores(mu, steps, shifted, rate)
+    laws = allocation_bounds.scores(mu, steps, shifted, rate)
     assert laws is not None
     size = laws.without.size
     # The spacing, from what it is computed from; the score of a release is the number of the cell that it is in.

@@ -9,7 +9,7 @@ import pytest
 from scipy.optimize import minimize, minimize_scalar
 
 import privcalc as pc
-from privcalc.ledger.encoders import check_drawable
+from privcalc.ledger.streams import check_drawable
 from privcalc.strategies import (  # fmt: skip
     BLT,
     Dense,

@@ -19,9 +19,9 @@ from privcalc.errors import PrivcalcError
 from privcalc.mechanisms.discrete_gaussian import DiscreteGaussian, DiscreteGaussianPair, unit_mu
 from privcalc.mechanisms.gaussian import Gaussian
 from privcalc.mechanisms.poisson import PoissonSampled
-from privcalc.numerics.normal import gdp_profile
 from privcalc.numerics.routes import contour
-from privcalc.numerics.theta import ThetaTransform
+from privcalc.numerics.special import gdp_profile
+from privcalc.numerics.transforms import ThetaTransform
 from privcalc.relation import ADD_OR_REMOVE_ONE, REPLACE_ONE, ZERO_OUT, Relation
 
 

@@ -16,11 +16,10 @@ from mpmath import mp, mpf  # type: ignore[import-untyped]
 from privcalc.composition.curve import Curve, worst_epsilon
 from privcalc.composition.tradeoff import beta
 from privcalc.errors import PrivcalcError
-from privcalc.mechanisms.exponential import BoundedRangePair, ExponentialMechanism
+from privcalc.mechanisms.exponential import BoundedRangePair, ExponentialMechanism, TopK, log_multiplicity
 from privcalc.mechanisms.gaussian import Gaussian
-from privcalc.mechanisms.top_k import TopK, log_multiplicity
-from privcalc.numerics.normal import gdp_profile
 from privcalc.numerics.routes import contour
+from privcalc.numerics.special import gdp_profile
 from privcalc.relation import ADD_OR_REMOVE_ONE, REPLACE_ONE, ZERO_OUT, Relation
 
 Law = list[mpf]

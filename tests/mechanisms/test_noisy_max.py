@@ -17,7 +17,7 @@ from scipy import stats
 from scipy.integrate import quad
 
 import privcalc as pc
-from privcalc.noise import noisy_max
+from privcalc.noise import selection
 from privcalc.noise.bits import Bits, SecureBits, SeededBits, Uniform
 from privcalc.serial import mechanism_from_json, mechanism_to_json
 
@@ -203,12 +203,12 @@ def test_a_member_is_no_more_than_occurs():
 def test_the_laws_that_are_drawn(bits):
     scores, size = np.array([0.25, 1.0, -2.0, 0.875]), 6000
     for draw, law in (
-        (noisy_max.permute_and_flip, [float(x) for x in flipped((2 * scores).tolist())]),
-        (noisy_max.laplace_max, noisy((2 * scores).tolist(), "laplace")),
+        (selection.permute_and_flip, [float(x) for x in flipped((2 * scores).tolist())]),
+        (selection.laplace_max, noisy((2 * scores).tolist(), "laplace")),
     ):
         found = Counter(draw(bits, scores, Fraction(2)) for _ in range(size))
         assert stats.chisquare([found[i] for i in range(4)], size * np.array(law) / sum(law)).pvalue > ALARM
-    numbers = [noisy_max.exponential(bits) for _ in range(size)]
+    numbers = [selection.exponential(bits) for _ in range(size)]
     values = [whole + float(place.low) for whole, place in numbers]
     assert stats.kstest(values, "expon").pvalue > ALARM
 
@@ -236,7 +236,7 @@ def test_coins_next_to_their_probability(q, below):
         return
     words = [(at >> (64 * i)) & (2**64 - 1) for i in range(19, -1, -1)]
     uniform = Uniform(Words(*words[1:], *[0] * 60), words[0], 64)
-    assert noisy_max._heads(uniform, Fraction(q)) == (below or q == 0)
+    assert selection._heads(uniform, Fraction(q)) == (below or q == 0)
 
 
 def test_doubles_decide_only_what_they_can_tell(monkeypatch):
@@ -244,17 +244,17 @@ def test_doubles_decide_only_what_they_can_tell(monkeypatch):
     rng = np.random.default_rng(1)
     for seed in range(60):
         scores, factor = rng.normal(size=9) * 10.0 ** rng.integers(-2, 3), Fraction(float(10.0 ** rng.integers(-2, 3)))
-        found = noisy_max.permute_and_flip(SeededBits(seed), scores, factor)
-        monkeypatch.setattr(noisy_max, "ERROR", 1e9)
-        assert noisy_max.permute_and_flip(SeededBits(seed), scores, factor) == found
+        found = selection.permute_and_flip(SeededBits(seed), scores, factor)
+        monkeypatch.setattr(selection, "ERROR", 1e9)
+        assert selection.permute_and_flip(SeededBits(seed), scores, factor) == found
         monkeypatch.undo()
 
 
 def test_candidates_far_behind_and_overflow():
     for scores in ([1e300, -1e300], [0.0, -1e6], [3.0]):
-        assert noisy_max.permute_and_flip(SeededBits(0), np.array(scores), Fraction(1e10)) == 0
-        assert noisy_max.laplace_max(SeededBits(0), np.array(scores), Fraction(1e10)) == 0
-    equal = Counter(noisy_max.permute_and_flip(SeededBits(s), np.zeros(3), Fraction(1)) for s in range(900))
+        assert selection.permute_and_flip(SeededBits(0), np.array(scores), Fraction(1e10)) == 0
+        assert selection.laplace_max(SeededBits(0), np.array(scores), Fraction(1e10)) == 0
+    equal = Counter(selection.permute_and_flip(SeededBits(s), np.zeros(3), Fraction(1)) for s in range(900))
     assert min(equal.values()) > 200
 
 

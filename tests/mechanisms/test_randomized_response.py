@@ -17,8 +17,8 @@ from scipy.stats import binom
 import privcalc as pc
 from privcalc.errors import PrivcalcError
 from privcalc.mechanisms.randomized_response import RandomizedResponse
-from privcalc.numerics.normal import gdp_profile
-from privcalc.numerics.routes import binomial as numerics
+from privcalc.numerics.routes import atoms as numerics
+from privcalc.numerics.special import gdp_profile
 from privcalc.pairs.two_point import TwoPointPair, symmetric_mu
 from privcalc.relation import Relation
 
@@ -284,7 +284,7 @@ def test_slope_at_an_atom_is_that_to_its_right() -> None:
 
 
 def test_masses_that_a_convolution_drops_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(numerics, "_CUT", 1e-12)
+    monkeypatch.setattr(numerics, "_LIGHT", 1e-12)
     law = numerics.power(numerics.Masses(-1.0, np.array([0.2, 0.5, 0.3]), 0.0, 0.0), 50)
     left_out = 1.0 - math.fsum(law.values)
     assert 1e-14 < left_out <= law.missing + 1e-14

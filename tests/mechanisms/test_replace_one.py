@@ -21,9 +21,8 @@ from privcalc.mechanisms.custom import CustomMechanism
 from privcalc.mechanisms.exponential import BoundedRangePair
 from privcalc.mechanisms.laplace import LaplacePair, OppositeLaplacePair
 from privcalc.pairs.gaussian import GaussianPair, OppositeGaussianPair
-from privcalc.pairs.leak import LeakPair
-from privcalc.pairs.opposite import OppositePair, opposite
-from privcalc.pairs.pair import Pair
+from privcalc.pairs.pair import LeakPair, Pair
+from privcalc.pairs.replace_one import OppositePair, opposite
 from privcalc.pairs.two_point import TwoPointPair
 
 Array = np.ndarray

@@ -12,7 +12,7 @@ import pytest
 from mpmath import mp, mpf
 
 import privcalc as pc
-from privcalc.numerics.counts import Draws
+from privcalc.numerics.gaussian_mixture import Draws
 
 VALUES = (-1, 0, 1)
 

@@ -16,11 +16,10 @@ from scipy.stats import norm
 
 import privcalc as pc
 from privcalc.composition.direction import max_loss
-from privcalc.mechanisms.fixed_size import FixedSizeSampled
+from privcalc.mechanisms.fixed_size import FixedSizeSampled, ShuffledEpoch
 from privcalc.mechanisms.parallel import MaxPair, Parallel
-from privcalc.mechanisms.shuffled import ShuffledEpoch
 from privcalc.pairs.gaussian import GaussianPair, OppositeGaussianPair
-from privcalc.pairs.sampled import SampledPair
+from privcalc.pairs.poisson import SampledPair
 
 VALUES = (-1, 0, 1)
 SIZES = [(n, m) for n in range(2, 7) for m in range(1, n + 1)]

@@ -17,7 +17,7 @@ from mpmath import mp, mpf  # type: ignore[import-untyped]
 from scipy import optimize, signal, stats
 
 import privcalc as pc
-from privcalc.ledger.thresholds import fine
+from privcalc.ledger.selection import fine
 from privcalc.serial import mechanism_from_json, mechanism_to_json
 
 ADD, SWAP, NULL = pc.ADD_OR_REMOVE_ONE, pc.REPLACE_ONE, pc.ZERO_OUT

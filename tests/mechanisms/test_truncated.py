@@ -17,11 +17,10 @@ from mpmath import mp, mpf
 
 import privcalc as pc
 from privcalc.composition.curve import Curve
-from privcalc.numerics.binomial_tail import at_least
-from privcalc.numerics.mixed import MixedTransform
+from privcalc.mechanisms.truncated_poisson import MixedPair, at_least
 from privcalc.numerics.sampled_gaussian import SampledGaussianTransform
-from privcalc.pairs.leak import LeakPair
-from privcalc.pairs.mixed import MixedPair
+from privcalc.numerics.transforms import MixedTransform
+from privcalc.pairs.pair import LeakPair
 
 VALUES = (-1, 0, 1)
 Law = dict[int, float]

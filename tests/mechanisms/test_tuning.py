@@ -15,7 +15,7 @@ from mpmath import mp, mpf
 from scipy import stats
 
 import privcalc as pc
-from privcalc.mechanisms.tuning import _ORDERS, _TESTS, RandomTrials
+from privcalc.mechanisms.random_trials import _ORDERS, _TESTS, RandomTrials
 from privcalc.noise.bits import SeededBits
 from privcalc.noise.source import Noise
 from privcalc.serial import canonical, mechanism_from_json, mechanism_to_json

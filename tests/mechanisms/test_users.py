@@ -16,12 +16,11 @@ from numpy.typing import NDArray
 import privcalc as pc
 from privcalc.composition.curve import Curve
 from privcalc.composition.group import Group
-from privcalc.numerics.counts import Counts
 from privcalc.numerics.floats import UNIT
+from privcalc.numerics.gaussian_mixture import Counts
 from privcalc.numerics.routes import lattice
-from privcalc.numerics.users import UsersTransform
-from privcalc.pairs import users
-from privcalc.pairs.users import UsersPair
+from privcalc.pairs import gaussian_mixture
+from privcalc.pairs.gaussian_mixture import UsersPair, UsersTransform
 
 LAWS = [
     Counts(8, 0.01, 8),
@@ -141,8 +140,8 @@ def test_profiles(pair: UsersPair) -> None:
 @pytest.mark.parametrize("off", [-1e-2, -1e-6, 1e-2])
 def test_a_threshold_beside_the_best_is_paid_for(off: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """Any event is a test: what it misses is in the error, on either side."""
-    near = users._thresholds
-    monkeypatch.setattr(users, "_thresholds", lambda pair, epsilon: near(pair, epsilon) + off)
+    near = gaussian_mixture._thresholds
+    monkeypatch.setattr(gaussian_mixture, "_thresholds", lambda pair, epsilon: near(pair, epsilon) + off)
     for pair in PAIRS[:4]:
         delta, _, error = pair.profile(np.array([0.05, 1.0]))
         with mp.workdps(40):

@@ -12,7 +12,7 @@ from mpmath import mp, mpf
 from scipy import stats
 
 from privcalc.noise.bits import Bits, SecureBits, SeededBits
-from privcalc.noise.boxes import INDEX, PLACE, SHARES, Box, _outside, laplace, normal, steps
+from privcalc.noise.continuous import INDEX, PLACE, SHARES, Box, _outside, laplace, normal, steps
 from privcalc.noise.source import Noise
 
 ALARM = 1e-6 / 40

@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 from mpmath import mp, mpf
 from scipy import stats
 
-from privcalc.noise import choice
-from privcalc.noise.bits import Bits, SecureBits, SeededBits, Uniform
-from privcalc.noise.choice import choose, choose_set
-from privcalc.noise.coins import coins, subset
+from privcalc.noise import selection
+from privcalc.noise.bits import Bits, SecureBits, SeededBits, Uniform, coins, subset
+from privcalc.noise.selection import choose, choose_set
 
 ALARM = 1e-6 / 40
 SOURCES = [SeededBits(11), SecureBits()]
@@ -58,7 +57,7 @@ def test_a_point_next_to_a_boundary(scores, factor, k, just_below):
             if not 0 <= at < 2**192 or min([weight, *weights[i + 1 : i + 2]]) / total < mpf(2) ** -110:
                 continue
             source = Words(at >> 128, (at >> 64) & (2**64 - 1), at & (2**64 - 1))
-            found = choice._weighted(source, ranked[k - 1 :], Fraction(factor), k)
+            found = selection._weighted(source, ranked[k - 1 :], Fraction(factor), k)
             assert found == (i if just_below else i + 1)
 
 
@@ -70,9 +69,9 @@ def test_doubles_decide_only_what_they_can_tell(monkeypatch):
         scores, factor = rng.normal(size=n) * 10.0 ** rng.integers(-3, 3), Fraction(float(10.0 ** rng.integers(-3, 3)))
         uniform = Uniform(SeededBits(int(rng.integers(2**32))))
         uniform.refine()
-        quick = choice._quickly(uniform, scores, factor, k)
+        quick = selection._quickly(uniform, scores, factor, k)
         unsure += quick is None
-        assert quick in (None, choice._exactly(uniform, scores, factor, k))
+        assert quick in (None, selection._exactly(uniform, scores, factor, k))
     assert unsure < 4
 
 
@@ -108,7 +107,7 @@ def test_sets_of_many_candidates():
     """Counts of sets with hundreds of digits; each candidate is as likely as any where all scores are equal."""
     found = np.concatenate([choose_set(SeededBits(i), np.zeros(2000), Fraction(1), 400) for i in range(50)])
     assert stats.chisquare(np.bincount(found, minlength=2000)).pvalue > ALARM
-    mantissas, exponents = choice._sets_above(3000, 200)
+    mantissas, exponents = selection._sets_above(3000, 200)
     for i in (0, 1, 17, 2999):
         assert (
             abs(Fraction(mantissas[i]) * Fraction(2) ** int(exponents[i]) / math.comb(199 + i, 199) - 1) <= i * 2.0**-52

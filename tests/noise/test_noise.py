@@ -12,7 +12,7 @@ from scipy import stats
 
 import privcalc as pc
 from privcalc.noise import Bits, Noise, SeededBits, gaussian, laplace
-from privcalc.noise.discrete import WIDEST, discrete_gaussian
+from privcalc.noise.discrete_gaussian import WIDEST, discrete_gaussian
 
 ALARM = 1e-6 / 20
 """Each statistical test fails by chance with this probability: all of them together with less than 1e-6."""

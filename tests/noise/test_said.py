@@ -8,10 +8,10 @@ import pytest
 
 import privcalc as pc
 from privcalc.certificate.consistency import check
-from privcalc.certificate.report import report
+from privcalc.certificate.html import sheet
 from privcalc.certificate.schema import digest
-from privcalc.certificate.sheet import sheet
 from privcalc.certificate.story import of_given
+from privcalc.certificate.text import report
 from privcalc.log.lines import chained
 from privcalc.strategies import FixedOrder, Toeplitz
 
@@ -138,7 +138,8 @@ def test_a_composition_says_the_least():
     check(both)
     listed = {entry["name"]: (entry["value"], entry["by"]) for entry in both["assumptions"]["needed"]}
     assert both["noise"] == "in part by other code"
-    assert (listed["noise"], listed["rounding"]) == (("in part by other code", "caller"), ("not counted", "always"))
+    assert (listed["noise"], listed["rounding"]) == (("by other code", "caller"), ("not counted", "always"))
+    assert "noise (part 2): by other code" in str(pc.Certificate(both))
     assert pc.certify([exact, exact], delta=1e-5).document["noise"] == "exact"
 
 

@@ -14,9 +14,8 @@ from mpmath import mp, mpf
 import privcalc as pc
 from privcalc.composition.direction import merge
 from privcalc.composition.uses import Uses
-from privcalc.numerics.faces import SplitTransform
+from privcalc.numerics.interfaces import RouteFailed, SplitTransform
 from privcalc.numerics.routes import apart, lattice
-from privcalc.numerics.routes.route import RouteFailed
 from privcalc.numerics.sampled_laplace import SampledLaplaceTransform, middle_profile
 from privcalc.numerics.transforms import LaplaceTransform
 

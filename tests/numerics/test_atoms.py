@@ -21,7 +21,7 @@ from privcalc.numerics.routes import atoms, contour, lattice, smoothing
 from privcalc.numerics.routes.atoms import Atoms, enumerate_sums
 from privcalc.numerics.transforms import DiscreteTransform, GaussianTransform
 from privcalc.pairs.pair import Pair
-from privcalc.pairs.sampled import SampledPair
+from privcalc.pairs.poisson import SampledPair
 from privcalc.pairs.two_point import TwoPointPair
 
 Exact = dict[mpf, mpf]

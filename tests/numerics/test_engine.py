@@ -20,20 +20,20 @@ from reference import steps as reference
 import privcalc as pc
 from privcalc.composition.curve import Curve
 from privcalc.mechanisms.laplace import LaplacePair
-from privcalc.numerics.faces import ProfileValues
+from privcalc.numerics.elementary import log_rotated, rotated_size
 from privcalc.numerics.floats import UNIT, Floats
-from privcalc.numerics.mixture import log_rotated, rotated_size
-from privcalc.numerics.normal import log_normal_tail
+from privcalc.numerics.interfaces import ProfileValues
 from privcalc.numerics.normal_loss import PreparedNormalLoss, log_edge, quadrature_error
 from privcalc.numerics.routes import contour, lattice, minorant, rules
-from privcalc.numerics.routes.cells import Cells
 from privcalc.numerics.routes.contour import Axis, assemble, axis
+from privcalc.numerics.routes.lattice import Cells
 from privcalc.numerics.sampled_gaussian import OppositeGaussianTransform, SampledGaussianTransform
 from privcalc.numerics.solve import crossing
+from privcalc.numerics.special import log_normal_tail
 from privcalc.numerics.transforms import GaussianTransform, LaplaceTransform
 from privcalc.pairs.gaussian import GaussianPair
 from privcalc.pairs.pair import SymmetricPair
-from privcalc.pairs.sampled import JointConvexityPair, SampledPair
+from privcalc.pairs.poisson import JointConvexityPair, SampledPair
 
 MU, EPSILON = 1.0, 3.0
 TRUTH = float(reference.gaussian_delta(MU, EPSILON))

@@ -9,11 +9,11 @@ import pytest
 from mpmath import mp, mpc, mpf
 
 import privcalc as pc
-from privcalc.numerics.mixture import log_turned, log_weighted
-from privcalc.numerics.routes import bands, contour, jumps, sure
+from privcalc.numerics.elementary import log_turned, log_weighted
+from privcalc.numerics.interfaces import RouteFailed
+from privcalc.numerics.routes import bands, contour, jumps, terms
 from privcalc.numerics.routes.bands import Band, _log_phi, log_beyond
 from privcalc.numerics.routes.jumps import Jumps, _choose
-from privcalc.numerics.routes.route import RouteFailed
 from privcalc.numerics.routes.terms import Family
 from privcalc.numerics.sampled_gaussian import SampledGaussianTransform
 from privcalc.numerics.solve import crossing
@@ -255,7 +255,7 @@ def test_a_sure_jump_with_a_soft_edge() -> None:
     """One use, one band, its lower edge near t*: the integral lies between, and above P − e^ε Q."""
     band = Band(1.25, 1e-3, 5.0, 5.5, 0.1, 1, 60.0)
     family = Family([(0,)], np.zeros(1), np.ones(1), np.zeros((1, 1)), np.zeros(1))
-    both = sure.of_terms(family, a_band(5.0, count=1), [band])
+    both = terms.of_terms(family, a_band(5.0, count=1), [band])
     with mp.workdps(20):
         mu, q, w = mpf(band.mu), mpf(band.q), mpf(band.blur)
         for t in (4.4, 4.95, 5.1):

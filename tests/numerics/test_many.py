@@ -15,12 +15,11 @@ from mpmath import mp, mpf  # type: ignore[import-untyped]
 import privcalc as pc
 from privcalc.bulk import epsilons as bulk
 from privcalc.composition.curve import Curve
-from privcalc.numerics.floats import Floats
+from privcalc.numerics.floats import QUIET, Floats
 from privcalc.numerics.routes import lines, many
-from privcalc.numerics.routes.route import QUIET
 from privcalc.numerics.routes.rules import Rows, Rule, rules
 from privcalc.pairs.gaussian import GaussianPair
-from privcalc.pairs.sampled import SampledPair
+from privcalc.pairs.poisson import SampledPair
 
 ROW = st.tuples(
     st.floats(math.log(0.3), math.log(20.0)).map(math.exp),

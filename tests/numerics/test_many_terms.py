@@ -13,11 +13,10 @@ import numpy as np
 import pytest
 from reference import steps as reference
 
-from privcalc.numerics.floats import UNIT, Floats
-from privcalc.numerics.normal import log_normal_tail
+from privcalc.numerics.floats import QUIET, UNIT, Floats
 from privcalc.numerics.routes import lines, many
-from privcalc.numerics.routes.route import QUIET
 from privcalc.numerics.routes.rules import Rows, Rule, log_ratio, rules
+from privcalc.numerics.special import log_normal_tail
 
 HALF = lines.NEAR.size // 2
 """The place of c among the points by which aliasing is bounded."""

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 import privcalc as pc
 from privcalc.composition import uses
-from privcalc.numerics.fan import fan_less_one
-from privcalc.numerics.grouping import ScheduleTransform, grouped
+from privcalc.numerics.elementary import fan_less_one
 from privcalc.numerics.normal_loss import PreparedNormalLoss
 from privcalc.numerics.sampled_gaussian import SampledGaussianTransform
+from privcalc.numerics.schedule import ScheduleTransform, grouped
 
 
 def transforms(seed, *, mu, q, add, count=1, number=5, spread=0.3):

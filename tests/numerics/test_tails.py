@@ -25,10 +25,9 @@ from privcalc.numerics.floats import TINY, UNIT
 from privcalc.numerics.log_moment import slope_error
 from privcalc.pairs.discrete import DiscretePair
 from privcalc.pairs.gaussian import GaussianPair, OppositeGaussianPair
-from privcalc.pairs.leak import LeakPair
-from privcalc.pairs.opposite import opposite as opposite_pair
-from privcalc.pairs.pair import Pair
-from privcalc.pairs.sampled import JointConvexityPair, SampledPair
+from privcalc.pairs.pair import LeakPair, Pair
+from privcalc.pairs.poisson import JointConvexityPair, SampledPair
+from privcalc.pairs.replace_one import opposite as opposite_pair
 from privcalc.pairs.two_point import TwoPointPair
 
 DIGITS = 150

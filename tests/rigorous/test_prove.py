@@ -23,17 +23,16 @@ from privcalc.certificate.schema import digest
 from privcalc.cli import main
 from privcalc.mechanisms.discrete_gaussian import unit_mu
 from privcalc.proof import prove_certificate
-from privcalc.rigorous import balls, choices, contour, rotation
-from privcalc.rigorous.allocated import Allocated, Sketch, Transform, allocated
+from privcalc.rigorous import balls, contour, proof, rotation
+from privcalc.rigorous.allocation import Allocated, Sketch, Transform, allocated
 from privcalc.rigorous.balls import acb, arb, lower, precision, upper
 from privcalc.rigorous.contour import Contour, Found, Place
 from privcalc.rigorous.direction import silent
+from privcalc.rigorous.discrete_gaussian import Integers
 from privcalc.rigorous.exact import exact
 from privcalc.rigorous.factors import Atoms, Factor, Laplace, Logistic, Normal
-from privcalc.rigorous.integers import Integers
-from privcalc.rigorous.persons import Persons
 from privcalc.rigorous.rotation import Grid
-from privcalc.rigorous.sampled import Opposite, Sampled
+from privcalc.rigorous.sampled import Opposite, Persons, Sampled
 from privcalc.run import Run
 
 flint = pytest.importorskip("flint")
@@ -136,7 +135,7 @@ def test_choices_are_played(run: Run, delta: float, known: float, verdict: str) 
 @pytest.mark.parametrize(("a", "epsilon"), [(1.0, 0.5), (0.125, 0.1), (4.0, 5.5)])
 def test_a_game_in_integers(a: float, epsilon: float) -> None:
     """Two choices by maximisation in 30 digits: the value is below the bound, by little."""
-    bound, _ = choices.game(Fraction(a), 2, Fraction(epsilon), 1e-2, silent)
+    bound, _ = proof.game(Fraction(a), 2, Fraction(epsilon), 1e-2, silent)
     with mp.workdps(30):
         width, top = mpf(a), mpf(epsilon)
 

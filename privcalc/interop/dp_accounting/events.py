@@ -20,19 +20,18 @@ from privcalc.mechanisms.correlated import CorrelatedGaussian
 from privcalc.mechanisms.custom import CustomMechanism
 from privcalc.mechanisms.discrete_gaussian import DiscreteGaussian
 from privcalc.mechanisms.exponential import ExponentialMechanism
-from privcalc.mechanisms.fixed_size import FixedSizeSampled
+from privcalc.mechanisms.fixed_size import FixedSizeSampled, WithReplacementSampled
 from privcalc.mechanisms.gaussian import Gaussian
 from privcalc.mechanisms.guarantees import ZCDP, ApproxDP, PureDP
 from privcalc.mechanisms.laplace import Laplace
 from privcalc.mechanisms.poisson import PoissonSampled
+from privcalc.mechanisms.random_trials import RandomTrials
 from privcalc.mechanisms.randomized_response import RandomizedResponse
-from privcalc.mechanisms.replacement import WithReplacementSampled
-from privcalc.mechanisms.truncated import TruncatedPoissonSampled
-from privcalc.mechanisms.tuning import RandomTrials
-from privcalc.mechanisms.users import UserSampled
+from privcalc.mechanisms.truncated_poisson import TruncatedPoissonSampled
+from privcalc.mechanisms.user_sampling import UserSampled
 from privcalc.numerics.floats import UNIT
 from privcalc.relation import ADD_OR_REMOVE_ONE, REPLACE_ONE, ZERO_OUT, Relation, check_relation
-from privcalc.run import Mechanism, Questions, Run
+from privcalc.run import Mechanism, Run
 
 __all__ = ["from_event", "to_event"]
 
@@ -72,7 +71,7 @@ def from_event(event: Any, *, relation: Relation = ADD_OR_REMOVE_ONE) -> Run:
     return Run(tuple(parts.items()))
 
 
-def to_event(run: Questions, *, relation: Relation = ADD_OR_REMOVE_ONE) -> Any:
+def to_event(run: Mechanism | Run, *, relation: Relation = ADD_OR_REMOVE_ONE) -> Any:
     """A ``DpEvent`` for a run; numbers are rounded to doubles.
 
     Args:

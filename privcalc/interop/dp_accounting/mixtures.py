@@ -13,9 +13,9 @@ from privcalc import errors
 from privcalc.errors import PrivcalcError
 from privcalc.mechanisms.gaussian import Gaussian
 from privcalc.mechanisms.poisson import PoissonSampled
-from privcalc.mechanisms.users import UserSampled
-from privcalc.numerics.counts import MOST_RECORDS, Counts
+from privcalc.mechanisms.user_sampling import UserSampled
 from privcalc.numerics.floats import UNIT
+from privcalc.numerics.gaussian_mixture import MOST_RECORDS, Counts
 from privcalc.run import Mechanism
 
 __all__ = ["from_mixture", "to_mixture"]

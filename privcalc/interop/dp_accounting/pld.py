@@ -14,7 +14,7 @@ from privcalc.mechanisms.custom import CustomMechanism, DiscreteMechanism
 from privcalc.pairs.dominating import NOTHING, Pairs
 from privcalc.pairs.pair import Pair
 from privcalc.relation import ADD_OR_REMOVE_ONE, REPLACE_ONE, Relation, check_relation
-from privcalc.run import Mechanism, Questions
+from privcalc.run import Mechanism, Run
 from privcalc.tables import discretize
 
 __all__ = ["from_pld", "to_pld"]
@@ -94,7 +94,7 @@ def _laws(name: str, pmf: Any) -> DiscreteMechanism:
 
 
 def to_pld(
-    run: Questions,
+    run: Mechanism | Run,
     *,
     spacing: float = 0.01,
     tail: float = 1e-12,

@@ -25,11 +25,11 @@ from numpy.typing import NDArray
 from privcalc import errors
 from privcalc.errors import PrivcalcError
 from privcalc.interop.dp_accounting.events import from_event, to_event
-from privcalc.ledger.batches import Batch
+from privcalc.ledger.assumptions import Provenance, asked_by
+from privcalc.ledger.drawn import Batch
 from privcalc.ledger.ledger import Ledger
-from privcalc.ledger.provenance import Provenance, asked_by
 from privcalc.mechanisms.gaussian import Gaussian
-from privcalc.mechanisms.sampled import released
+from privcalc.mechanisms.sampler import released
 from privcalc.relation import REPLACE_ONE
 from privcalc.run import Mechanism, Run
 from privcalc.standardized import check_standardized

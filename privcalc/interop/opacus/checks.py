@@ -6,6 +6,7 @@ See ``proofs/interop.md``, §2 and §3.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from opacus.optimizers import DPOptimizer, DPOptimizerFastGradientClipping, DPPerLayerOptimizer
@@ -37,18 +38,22 @@ def check_optimizer(optimizer: DPOptimizer, *others: type[DPOptimizer]) -> None:
     if type(optimizer) not in (*SUPPORTED, *others):
         allowed = ", ".join(kind.__name__ for kind in SUPPORTED)
         raise PrivcalcError(f"optimizer = {name}{WHY.get(name, '')}: must be one of {allowed}")
+    check_clipping(optimizer, optimizer.params)
+
+
+def check_clipping(optimizer: DPOptimizer, params: list[Any]) -> None:
+    """Raise PrivcalcError if sums are not clipped to the norm that noise is scaled by, or of several batches."""
     norm = float(optimizer.max_grad_norm)
     if not SMALLEST <= norm < math.inf:
         raise PrivcalcError(
             f"max_grad_norm = {norm!r}: must be finite, and {SMALLEST!r} at least: "
             "sums and noise would have too few digits"
         )
-    if (
-        any(getattr(p, "grad_sample", None) is not None for p in optimizer.params)
-        and optimizer.accumulated_iterations != 1
-    ):
+    found = [getattr(p, "grad_sample", None) for p in params]
+    most = max((len(each) for each in found if isinstance(each, list)), default=1)
+    if most != 1:
         raise PrivcalcError(
-            f"accumulated_iterations = {optimizer.accumulated_iterations}: must be 1, because a record may be in "
+            f"accumulated_iterations = {most}: must be 1, because a record may be in "
             "several of the accumulated Poisson samples; for large batches use BatchMemoryManager"
         )
     if hasattr(optimizer, "_adjusted_noise_multiplier"):

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
-from typing import Any, Literal
+import functools
+from collections.abc import Callable
+from typing import Any, Literal, TypeVar
 
-import torch
 from opacus.optimizers import DPOptimizer, DPOptimizerFastGradientClipping
 from opacus.utils.fast_gradient_clipping_utils import DPLossFastGradientClipping
 
@@ -17,14 +16,16 @@ from privcalc.interop.opacus.ghost import KeptLoss
 from privcalc.interop.opacus.optimizer import Kept, KeptGhost, KeptPerLayer, keep
 from privcalc.interop.opacus.sampler import Batches, Waiting, check_loader, coin_rate, loader_of
 from privcalc.interop.torch.copies import check_copies
-from privcalc.ledger.batches import Batch
+from privcalc.ledger.assumptions import Provenance, asked_by
+from privcalc.ledger.drawn import Batch
 from privcalc.ledger.ledger import Ledger
-from privcalc.ledger.provenance import Provenance, asked_by
 from privcalc.mechanisms.gaussian import Gaussian
 from privcalc.mechanisms.poisson import PoissonSampled
+from privcalc.numerics.floats import Floats
 
 __all__ = ["Draws", "keep_ledger", "step_of"]
 
+Found = TypeVar("Found")
 Draws = bool | Literal["noise"]
 TOLD = Provenance(by="adapter")
 """Opacus clips and divides: both are stated."""
@@ -111,16 +112,16 @@ def keep_ledger(
     paid: dict[PoissonSampled, int] = {}
 
     def step() -> PoissonSampled:
-        return PoissonSampled(Gaussian(kept.noise_multiplier), rate if draws is True else coin_rate(rate))
+        return _step(float(kept.noise_multiplier), rate if draws is True else coin_rate(rate))
 
     def draw() -> Batch:
-        with _told(), asked_by(TOLD):
-            return ledger.batch(step(), records=data_loader.batch_sampler.num_samples)
+        return _asked(ledger.batch, step(), records=data_loader.batch_sampler.num_samples)
 
-    def release(total: torch.Tensor, clip_norm: float, waiting: Waiting) -> torch.Tensor:
-        with _told(), asked_by(TOLD):
-            token = waiting.token or ledger.batch_from_elsewhere(step(), size=waiting.size)
-        return ledger.gaussian(total[None], step(), clip_norm=clip_norm, batch=token)[0]  # one row, however long it is
+    def release(total: Floats, clip_norm: float, waiting: Waiting) -> Floats:
+        now = step()
+        token = waiting.token or _asked(ledger.batch_from_elsewhere, now, size=waiting.size)
+        noisy: Floats = ledger.gaussian(total[None], now, clip_norm=clip_norm, batch=token)
+        return noisy.ravel()  # of one row, which is no row for each record however long it is
 
     def pay() -> None:
         now = step()
@@ -128,8 +129,7 @@ def keep_ledger(
             size = block
             while size > 1 and ledger.would_exceed(now, size):
                 size //= 2
-            with _told(), asked_by(TOLD):
-                ledger.record(now, size)
+            _asked(ledger.record, now, size)
             paid[now] = size
         paid[now] -= 1
 
@@ -158,11 +158,17 @@ def check_secret(optimizer: DPOptimizer, data_loader: Any, draws: Draws) -> None
             )
 
 
-@contextlib.contextmanager
-def _told() -> Iterator[None]:
-    """Whoever has too small a plan is told what a step is."""
+@functools.lru_cache(maxsize=16)
+def _step(noise_multiplier: float, rate: float) -> PoissonSampled:
+    """One, checked: steps of a run are alike."""
+    return PoissonSampled(Gaussian(noise_multiplier), rate)
+
+
+def _asked(call: Callable[..., Found], *args: Any, **options: Any) -> Found:
+    """By an adapter; whoever has too small a plan is told what a step is."""
     try:
-        yield
+        with asked_by(TOLD):
+            return call(*args, **options)
     except BudgetExceeded as error:
         raise BudgetExceeded(
             f"{error}. A step of this optimizer is step_of(optimizer, data_loader): "

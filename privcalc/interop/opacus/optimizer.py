@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 from opacus.optimizers import DPOptimizer, DPOptimizerFastGradientClipping, DPPerLayerOptimizer
 
 from privcalc.errors import PrivcalcError
-from privcalc.interop.opacus.checks import PRECISE, check_noise, check_optimizer, length
+from privcalc.interop.opacus.checks import PRECISE, check_clipping, check_noise, check_optimizer, length
 from privcalc.interop.opacus.sampler import RULE, Batches, Waiting
+from privcalc.numerics.floats import Floats
 from privcalc.tripwire import check_sum
 
 __all__ = ["Kept", "KeptGhost", "KeptPerLayer", "keep"]
 
-Release = Callable[[torch.Tensor, float, Waiting], torch.Tensor]
+Release = Callable[[Floats, float, Waiting], Floats]
 """Adds a ledger's noise to a sum, of contributions of a norm, over a batch."""
 NOISY = "privcalc_noisy"
 
@@ -51,22 +53,23 @@ class Kept(DPOptimizer):  # type: ignore[misc]
 
     def pre_step(self, closure: Any = None) -> Any:
         """Add a physical batch to the sum, and draw noise if it is complete."""
-        check_optimizer(self, Kept, KeptPerLayer, KeptGhost)
+        params = self.params
+        check_clipping(self, params)
         if (self.expected_batch_size, self.loss_reduction) != self._fixed:
             raise PrivcalcError(
                 f"expected_batch_size = {self.expected_batch_size!r}, loss_reduction = {self.loss_reduction!r}: must "
                 f"stay {self._fixed}; the size of a batch is private"
             )
         if self._summed is None:
-            if any(p.summed_grad is not None for p in self.params):
+            if any(p.summed_grad is not None for p in params):
                 raise PrivcalcError("optimizer: zero_grad() must be called after each step, before the next one")
             self._clip_norm = float(self.max_grad_norm)
         if float(self.max_grad_norm) != self._clip_norm:
             raise PrivcalcError(f"max_grad_norm = {self.max_grad_norm!r}: must stay {self._clip_norm!r} within a step")
-        self._summed = (self._summed or 0) + self._records()
+        self._summed = (self._summed or 0) + self._records(params)
         complete = super().pre_step(closure)
         if complete:
-            for p in self.params:
+            for p in params:
                 vars(p.grad)[NOISY] = p.grad._version
         return complete
 
@@ -92,8 +95,10 @@ class Kept(DPOptimizer):  # type: ignore[misc]
         else:
             params = self.params
             sums = [p.summed_grad for p in params]
-            noisy = self.release(torch.cat([each.ravel().cpu() for each in sums]), self._clip_norm, waiting[0])
-            for p, each, part in zip(params, sums, torch.split(noisy, [each.numel() for each in sums]), strict=True):
+            rows = [each.detach().cpu().numpy().ravel() for each in sums]
+            total = np.concatenate(rows, dtype=np.float64)
+            noisy = torch.from_numpy(self.release(total, self._clip_norm, waiting[0]))
+            for p, each, part in zip(params, sums, torch.split(noisy, [each.size for each in rows]), strict=True):
                 p.grad = part.to(each).view_as(p)
         waiting.popleft()  # now: if the draw fails, the sum may be there still, and must not be gone on with
         self._summed = None
@@ -111,14 +116,14 @@ class Kept(DPOptimizer):  # type: ignore[misc]
         super().add_noise()
         check_noise(self)
 
-    def _records(self) -> int:
+    def _records(self, params: list[Any]) -> int:
         """How many the gradients that are to be added are of."""
         found = self.grad_samples
-        check_kinds([*found, *self.params])
-        sizes = {len(each) for each in found}
+        check_kinds([*found, *params])
+        sizes = {each.shape[0] for each in found}
         if len(sizes) != 1:
             raise PrivcalcError("grad_sample: must have one gradient per record in every parameter")
-        return sizes.pop()
+        return int(sizes.pop())
 
 
 class KeptPerLayer(Kept, DPPerLayerOptimizer):  # type: ignore[misc]
@@ -147,15 +152,15 @@ class KeptGhost(Kept, DPOptimizerFastGradientClipping):  # type: ignore[misc]
             )
         super().zero_grad(set_to_none)
 
-    def _records(self) -> int:
+    def _records(self, params: list[Any]) -> int:
         made, self.made = self.made, None
-        if made is None or made[1] != versions(self.params):
+        if made is None or made[1] != versions(params):
             raise PrivcalcError(
                 "gradients: must be what the backward() of the criterion that keep_ledger returned has made of this "
                 "batch: what is added otherwise is not clipped; "
                 "for a penalty on the weights use the optimizer's weight_decay"
             )
-        check_kinds(self.params)
+        check_kinds(params)
         return made[0]
 
 

@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader
 
 from privcalc import errors
 from privcalc.errors import PrivcalcError
-from privcalc.ledger.batches import Batch
+from privcalc.ledger.drawn import Batch
 from privcalc.tripwire import Sizes
 
 __all__ = ["RULE", "Batches", "Waiting", "check_loader", "coin_rate", "loader_of"]

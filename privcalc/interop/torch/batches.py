@@ -26,11 +26,11 @@ from privcalc.errors import PrivcalcError
 from privcalc.interop.torch.copies import check_copies
 from privcalc.interop.torch.gradients import RecordGradients
 from privcalc.interop.torch.records import Records
-from privcalc.ledger.batches import Batch
+from privcalc.ledger.assumptions import Provenance, asked_by
+from privcalc.ledger.drawn import Batch
 from privcalc.ledger.ledger import Ledger
-from privcalc.ledger.provenance import Provenance, asked_by
 from privcalc.mechanisms.gaussian import Gaussian
-from privcalc.mechanisms.sampled import released
+from privcalc.mechanisms.sampler import released
 from privcalc.run import Mechanism
 from privcalc.standardized import check_standardized
 

@@ -17,12 +17,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from privcalc.numerics.faces import Complexes, SplitTransform, log_slack
-from privcalc.numerics.floats import TINY, UNIT, Floats
+from privcalc.numerics.floats import QUIET, TINY, UNIT, Floats
+from privcalc.numerics.interfaces import Complexes, RouteFailed, SplitTransform, TransformCounts, log_slack
 from privcalc.numerics.routes import contour
 from privcalc.numerics.routes.atoms import Atoms, enumerate_sums
 from privcalc.numerics.routes.contour import DIGITS, Contour
-from privcalc.numerics.routes.route import QUIET, RouteFailed, TransformCounts
 from privcalc.numerics.solve import Bounds
 
 MOST_USES = 10_000

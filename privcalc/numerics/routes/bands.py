@@ -20,13 +20,10 @@ from functools import cached_property
 
 import numpy as np
 
-from privcalc.numerics.faces import Complexes, NodeValues, RealValues, log_slack
-from privcalc.numerics.fan import fan
+from privcalc.numerics.elementary import expm1, fan, log1p, log_mixture, log_rotated, rotated_size
 from privcalc.numerics.floats import UNIT, Floats
-from privcalc.numerics.mixture import expm1, log1p, log_mixture, log_rotated, rotated_size
-from privcalc.numerics.normal import log_normal_tail
-from privcalc.numerics.routes.route import RouteFailed
-from privcalc.numerics.special import log_ndtr, wofz
+from privcalc.numerics.interfaces import Complexes, NodeValues, RealValues, RouteFailed, log_slack
+from privcalc.numerics.special import log_ndtr, log_normal_tail, wofz
 
 _DIGITS = 33.0
 """−log of the quadrature error of all uses."""

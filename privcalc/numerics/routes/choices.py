@@ -17,8 +17,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from privcalc.numerics.floats import TINY, UNIT, Floats
-from privcalc.numerics.routes.route import QUIET, RouteFailed
+from privcalc.numerics.floats import QUIET, TINY, UNIT, Floats
+from privcalc.numerics.interfaces import RouteFailed
 from privcalc.numerics.routes.secants import SMALL, Position, Range, best
 
 Levels = tuple[tuple[float, int], ...]

@@ -22,9 +22,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from privcalc.numerics.faces import Complexes, PeriodicTransform, Prepared
-from privcalc.numerics.floats import TINY, UNIT, Floats
-from privcalc.numerics.routes.route import QUIET, RouteFailed, TransformCounts
+from privcalc.numerics.floats import QUIET, TINY, UNIT, Floats
+from privcalc.numerics.interfaces import Complexes, PeriodicTransform, Prepared, RouteFailed, TransformCounts
 from privcalc.numerics.solve import Bounds
 
 DIGITS = 29.0

@@ -8,7 +8,7 @@ the *bulk*, below. Each term
     δ_k(ε) = (1/2πi) ∫ w_k M_bulk(s)^{T−n} Π_i M_i(s)^{k_i} e^{−sε} / (s(s + 1)) ds,      w_k = T!/((T − n)! Π k_i!),
 
 has its own saddle. Terms that a Chernoff bound shows to be small are only bounded, and those with a jump that surely
-exceeds ε need no integral (``sure.py``). Proofs: ``proofs/jumps.md``.
+exceeds ε need no integral (``Sure``). Proofs: ``proofs/jumps.md``.
 """
 
 from __future__ import annotations
@@ -19,14 +19,11 @@ from itertools import combinations_with_replacement, groupby
 
 import numpy as np
 
-from privcalc.numerics.faces import Prepared
-from privcalc.numerics.floats import UNIT, Floats
-from privcalc.numerics.routes import sure
+from privcalc.numerics.floats import QUIET, UNIT, Floats
+from privcalc.numerics.interfaces import Prepared, RouteFailed, TransformCounts
 from privcalc.numerics.routes.bands import Band, log_beyond
 from privcalc.numerics.routes.contour import DIGITS, Axis, Contour, assemble, axis, place, truncate
-from privcalc.numerics.routes.route import QUIET, RouteFailed, TransformCounts
-from privcalc.numerics.routes.sure import Sure
-from privcalc.numerics.routes.terms import Family, log_sum
+from privcalc.numerics.routes.terms import Family, Sure, log_sum, of_terms
 from privcalc.numerics.sampled_gaussian import SampledGaussianTransform
 from privcalc.numerics.solve import Bounds
 
@@ -254,7 +251,7 @@ class _Layout:
         peaks = np.minimum(family.log_peaks(epsilon), np.log(family.chernoff(epsilon)))
         terms, done, above = [], np.zeros(peaks.size, dtype=np.bool_), None
         if not self.others:
-            each = sure.of_terms(family, bulk, self.bands)
+            each = of_terms(family, bulk, self.bands)
             done = each.below(epsilon) <= log_delta - SMALL - math.log(peaks.size)
             above, peaks = each.part(done), np.where(done, -math.inf, peaks)
         order = np.argsort(-peaks)

@@ -16,10 +16,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from privcalc.numerics.floats import UNIT, Floats
+from privcalc.numerics.floats import QUIET, UNIT, Floats
 from privcalc.numerics.routes.contour import DIGITS
 from privcalc.numerics.routes.lines import FINER, NEAR, Cells, Lines, lay, scan
-from privcalc.numerics.routes.route import QUIET
 from privcalc.numerics.routes.rules import Bools, Indices, Rows, Rule, chernoff, distinct, log_ratio, rules
 
 MANY = 4096

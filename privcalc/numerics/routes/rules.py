@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privcalc.numerics.faces import Complexes
+from privcalc.numerics.elementary import expm1, log1p
 from privcalc.numerics.floats import UNIT, Floats
-from privcalc.numerics.mixture import expm1, log1p
-from privcalc.numerics.normal import log_normal_tail
+from privcalc.numerics.interfaces import Complexes
 from privcalc.numerics.routes.contour import DIGITS
+from privcalc.numerics.special import log_normal_tail
 
 Bools = NDArray[np.bool_]
 Indices = NDArray[np.intp]

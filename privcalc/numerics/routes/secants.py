@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privcalc.numerics.floats import TINY, UNIT, Floats
-from privcalc.numerics.routes.route import RouteFailed
+from privcalc.numerics.interfaces import RouteFailed
 
 Indices = NDArray[np.int64]
 

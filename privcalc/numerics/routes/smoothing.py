@@ -17,10 +17,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from privcalc.numerics.floats import TINY, Floats
+from privcalc.numerics.floats import QUIET, TINY, Floats
+from privcalc.numerics.interfaces import RouteFailed, TransformCounts
 from privcalc.numerics.routes import contour
 from privcalc.numerics.routes.contour import Contour, Precision
-from privcalc.numerics.routes.route import QUIET, RouteFailed, TransformCounts
 from privcalc.numerics.solve import Bounds
 from privcalc.numerics.transforms import GaussianTransform
 

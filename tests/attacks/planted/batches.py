@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from planted.bug import LEARNERS, Bug, Rng, normal
-from privcalc.mechanisms.allocation import RandomAllocation
 from privcalc.mechanisms.gaussian import Gaussian
 from privcalc.mechanisms.guarantees import ApproxDP
 from privcalc.mechanisms.poisson import PoissonSampled
+from privcalc.mechanisms.random_allocation import RandomAllocation
 from privcalc.numerics.floats import Floats
 
 _EIGHT_TIMES = 8 * Gaussian(4.0).epsilon(delta=1e-2).upper

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from privcalc.numerics.floats import Floats
-from privcalc.run import Questions
+from privcalc.run import Mechanism, Run
 
 Rng = np.random.Generator
 Sampler = Callable[[Rng, int, bool, bool], Floats]
@@ -30,7 +30,7 @@ class Bug:
     """
 
     name: str
-    claim: Questions
+    claim: Mechanism | Run
     sampler: Sampler
     attack: str
     test: str = ""

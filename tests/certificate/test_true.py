@@ -1,0 +1,226 @@
+"""What certificates say is true of what ran: each was false, or missing, once."""
+
+from __future__ import annotations
+
+import math
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from strategies import EXAMPLES
+
+import privcalc as pc
+from privcalc.certificate.assumed import SEEN, words
+from privcalc.certificate.html import sheet
+from privcalc.certificate.registry import record
+from privcalc.certificate.schema import digest
+from privcalc.certificate.text import facts, plain, report
+from privcalc.ledger.assumptions import PAGES
+from privcalc.serial import parts
+
+STEP = pc.Gaussian(noise_multiplier=20.0)
+ONE_WAY = [pc.ExponentialMechanism(0.1), pc.PermuteAndFlip(0.1), pc.NoisyMax(0.1, noise="laplace"), pc.TopK(0.1, k=1)]
+
+
+def drawn(*releases, close=True, **terms):
+    """A certificate of a ledger that made some releases, each a function of it."""
+    ledger = pc.Ledger(None, **terms)
+    for release in releases:
+        release(ledger)
+    if close:
+        ledger.close()
+    return pc.certify(ledger, delta=1e-5)
+
+
+def summed(ledger):
+    return ledger.gaussian([1.0], STEP, clip_norm=1.0)
+
+
+def said(certificate, name):
+    """Each line about something: its value, who saw to it, and of which parts it is."""
+    needed = certificate.document["assumptions"]["needed"]
+    return [(each["value"], each["by"], each.get("parts")) for each in needed if each["name"] == name]
+
+
+def test_every_line_has_its_place_and_its_words():
+    assert set(words()) == {*PAGES, *SEEN, "basis"}
+
+
+# --- scores that a record can only raise --------------------------------------------------------
+
+
+@pytest.mark.parametrize("mechanism", ONE_WAY, ids=lambda one: type(one).__name__)
+def test_whose_word_it_is_that_scores_are_monotone(mechanism):
+    """Half the noise was taken on the caller's word, of which the certificate said nothing."""
+    assert said(pc.certify(mechanism, delta=1e-5), "monotone") == [("one way", "nobody", None)]
+    own = pc.certify(mechanism, delta=1e-5, assumptions=pc.Assumptions(monotone="one way"))
+    assert said(own, "monotone") == [("one way", "caller", None)]
+    asked = drawn(lambda ledger: ledger.select([1.0, 2.0], mechanism, sensitivity=1.0, monotone=True), plan=mechanism)
+    assert said(asked, "monotone") == [("one way", "caller", None)]
+    assert "monotone: NOT SAID, taken to be one way: a record can only raise" in str(pc.certify(mechanism, delta=1e-5))
+    assert asked.verify(seconds=math.inf)
+
+
+def test_a_gate_and_a_table_say_it_too():
+    gate = pc.AboveThreshold.of(epsilon=1.0, monotone=True)
+    opened = drawn(lambda ledger: ledger.above(gate, sensitivity=1.0), plan=gate)
+    assert said(opened, "monotone") == [("one way", "caller", None)]
+    rows = {"candidates": [1, 2], "rows_per_person": 1}
+    table = drawn(lambda ledger: ledger.top([1, 2, 2], pc.TopK(0.1, 1), **rows), cap=pc.GDP(1.0))
+    assert said(table, "monotone") == [("one way", "ledger", None)]
+
+
+@pytest.mark.parametrize("one", [each for each in EXAMPLES if hasattr(each, "monotone")], ids=str)
+def test_a_flag_is_said_of_every_mechanism_that_has_one(one):
+    assert "monotone" in one.needs
+    value = "one way" if one.monotone else "either way"
+    (found,) = said(pc.certify(one, delta=1e-5), "monotone")
+    assert found == (value, "nobody" if one.monotone else "code", None)
+
+
+def test_of_two_ways_the_one_that_is_assumed_is_listed():
+    both = pc.ExponentialMechanism(1.0) + pc.ExponentialMechanism(1.0, monotone=False)
+    assert said(pc.certify(both, delta=1e-5), "monotone") == [("one way", "nobody", None)]
+
+
+# --- compositions --------------------------------------------------------------------------------
+
+
+def test_a_composition_says_of_which_parts_its_lines_are():
+    """It said "steps: public: fixed in advance" of parts of which one was capped, and "start" of all."""
+    capped, by_hand = drawn(summed, cap=pc.GDP(1.0)), pc.certify(STEP, delta=1e-5)
+    both = pc.certify([capped, by_hand], delta=1e-5)
+    assert said(both, "steps") == [("released", "nobody", [1]), ("public", "nobody", [2])]
+    assert "steps (part 2): NOT SAID, taken to be public: fixed in advance" in str(both)
+    assert "part 1          by its cap run" in str(both)
+
+    def begin(ledger):
+        ledger.say(start=by_hand)
+        summed(ledger)
+
+    tuned = pc.certify([by_hand, drawn(begin, plan=STEP)], delta=1e-5)
+    assert said(tuned, "start") == [("public", "nobody", [1])]  # the other one's is said, by its hash
+    for found in (both, tuned, pc.certify([both, tuned], delta=1e-5)):
+        assert found.verify(seconds=math.inf)
+
+
+def test_a_line_of_another_part_contradicts():
+    both = pc.certify([drawn(summed, cap=pc.GDP(1.0)), pc.certify(STEP, delta=1e-5)], delta=1e-5).document
+    for parts_of in ([2], [1, 2], [3], ["1"], None):
+        needed = [{**each, "parts": parts_of} if "parts" in each else each for each in both["assumptions"]["needed"]]
+        forged = {**both, "assumptions": {**both["assumptions"], "needed": needed}}
+        with pytest.raises(pc.Contradiction, match="assumptions"):
+            pc.Certificate({**forged, "hash": digest(forged)}).verify(seconds=math.inf)
+
+
+# --- pages ---------------------------------------------------------------------------------------
+
+
+def test_a_cap_cites_the_filter_and_what_it_admitted():
+    """Only the page of the one guarantee was cited."""
+    poisson = pc.PoissonSampled(pc.Gaussian(9.0), 0.1)
+    capped = drawn(summed, lambda ledger: ledger.record(poisson + pc.Laplace(50.0)), cap=pc.RDP([2.0, 8.0], [1.0, 4.0]))
+    composed = pc.certify([capped, pc.certify(STEP, delta=1e-5)], delta=1e-5)
+    for found in (capped, composed):
+        assert {"filters.md", "poisson.md", "gaussian.md", "laplace.md"} <= set(found.document["proofs"])
+        assert found.verify(seconds=math.inf)
+    assert "filters.md" not in drawn(summed, plan=STEP).document["proofs"]
+    forged = {**capped.document, "proofs": [page for page in capped.document["proofs"] if page != "filters.md"]}
+    with pytest.raises(pc.Contradiction, match="proofs: must be"):
+        pc.Certificate({**forged, "hash": digest(forged)}).verify(seconds=math.inf)
+
+
+def test_learners_cite_their_own_page():
+    learners = pytest.importorskip("learners")
+    root = Path(pc.__file__).parents[1]
+    for name in learners.__all__:
+        kind = getattr(learners, name)
+        if hasattr(kind, "page"):
+            assert (root / "proofs" / kind.page).is_file(), name
+    model = learners.NoisyGD(classes=[0, 1], delta=1e-5, noise_multiplier=20.0, steps=2, records=40)
+    features, labels = np.eye(2).repeat(20, axis=0), [0] * 20 + [1] * 20
+    certificate = model.fit(features, labels).certificate_
+    assert "noisy_gd.md" in certificate.document["proofs"]
+    assert certificate.verify(model.ledger_, seconds=math.inf)
+
+    class Mine(learners.NoisyGD):
+        """Somebody else's, for whom our page vouches for nothing."""
+
+    other = (
+        Mine(classes=[0, 1], delta=1e-5, noise_multiplier=20.0, steps=2, records=40).fit(features, labels).certificate_
+    )
+    assert "noisy_gd.md" not in other.document["proofs"]
+
+
+# --- noise ---------------------------------------------------------------------------------------
+
+
+def test_noise_from_a_seed_protects_nobody_and_is_not_called_exact():
+    seeded = drawn(summed, plan=STEP, seed=3)
+    assert said(seeded, "noise") == [("from a seed", "caller", None)]
+    assert said(seeded, "randomness") == [("from a seed", "caller", None)]
+    assert seeded.document["noise"] == "from a seed"
+    assert "it protects nobody" in str(seeded)
+    both = pc.certify([drawn(summed, plan=STEP), seeded], delta=1e-5)
+    assert said(both, "noise") == [("from a seed", "caller", [2])]
+    assert both.document["noise"] == "in part from a seed"
+    assert "exact" not in str(seeded)
+    for found in (seeded, both):
+        assert found.verify(seconds=math.inf)
+
+
+def test_a_private_search_says_what_our_code_did():
+    """Its trials, clipping, noise and batches were "declared by the caller"."""
+    learners = pytest.importorskip("learners")
+    features, labels = np.eye(2).repeat(20, axis=0), [0] * 20 + [1] * 20
+    one = learners.DPSGD(classes=[0, 1], delta=1e-5, noise_multiplier=20.0, steps=2, sample_rate=0.5, records=40)
+    tries = {"params": {"learning_rate": [1.0]}, "mean": 2, "distribution": "geometric"}
+    search = learners.PrivateSearch(estimator=one, score_noise=pc.Gaussian(20.0), **tries).fit(features, labels)
+    found = search.certificate_
+    for name in ("trials", "sensitivity", "normaliser", "sampling", "noise", "steps", "start"):
+        assert [by for _, by, _ in said(found, name)] == ["code"], name
+    assert found.document["noise"] == "by our code"
+    assert "caller" not in "".join(line for line in str(found).splitlines() if line.startswith("seen to"))
+    assert "dpsgd.md" in found.document["proofs"]
+    assert found.verify(search.ledger_, seconds=math.inf)
+
+
+# --- forms ---------------------------------------------------------------------------------------
+
+
+def test_every_form_prints_every_line():
+    """The report lacked parts, targets, labels and public numbers; the text Bayes risk and reconstruction."""
+    target = pc.Guarantee(epsilon=3.0, delta=1e-5)
+    terms = {"plan": STEP * 9, "target": target, "public": {"records": 50}}
+    one = drawn(lambda ledger: ledger.gaussian([1.0], STEP, clip_norm=1.0, label="May"), **terms)
+    for certificate in (one, drawn(summed, summed, cap=pc.GDP(1.0)), pc.certify([one, one], delta=1e-5)):
+        document = certificate.document
+        lines = [plain(fact.text) for fact in facts(document)]
+        assert all(line in str(certificate) and line in report(document) for line in lines)
+        made = record(document)["deployment"]
+        assert str(document["ledgers"][0]["hash"]) in made["implementation"]["additional_information"]
+    assert "Bayes risk" in str(one)
+    for line in ("May", "records = 50", "epsilon = 3.0", "recorded", "also"):
+        assert line in report(one.document)
+    assert "part 2" in report(pc.certify([one, one], delta=1e-5).document)
+    assert re.search(r"May", sheet(one.document))
+
+
+def test_a_page_shouts_what_was_not_said_and_has_no_empty_list():
+    pytest.importorskip("matplotlib")
+    from privcalc.certificate.html import page
+
+    by_hand = page(pc.certify(STEP, delta=1e-5))
+    assert "<b>NOT SAID</b>" in by_hand
+    assert "not said" not in by_hand
+    assert "This was seen to" not in by_hand
+    assert not re.search(r"<ul>\s*</ul>", by_hand)
+    assert "This was seen to" in page(drawn(summed, plan=STEP))
+
+
+def test_what_every_mechanism_is_made_of_is_looked_at():
+    """A wrapped choice has the line of what it wraps."""
+    tried = pc.RandomTrials(pc.ExponentialMechanism(0.1) * 2, mean=2, distribution="geometric")
+    assert parts(tried)
+    assert said(pc.certify(tried, delta=1e-5), "monotone") == [("one way", "nobody", None)]
