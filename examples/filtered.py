@@ -48,7 +48,7 @@ class Filtered(Turns):
             rows, chosen = self._as_rows(), stream.indices
             if chosen.size:
                 norms = contribution.ratios(rows, self._labels, clip_norm).cpu().numpy()
-                chosen = chosen[gate.admit(norms, 1.0, clip_norm=1.0)]
+                chosen = chosen[gate.charge(norms, 1.0, clip_norm=1.0)]
             admitted = torch.from_numpy(chosen).to(self._labels.device)
             total = contribution.clipped_sum(rows.at(admitted), self._labels[admitted], clip_norm)
             return stream.release(cut_off(total, clip_norm))

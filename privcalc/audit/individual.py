@@ -124,7 +124,7 @@ class IndividualFilter(Single):
             return ~self._step(norms, noise_multiplier, clip_norm)[0]
 
     def charge(self, norms: ArrayLike, noise_multiplier: float, *, clip_norm: float | None = None) -> NDArray[np.bool_]:
-        """Who may take part in a step; they are charged for it, all others pay nothing.
+        """Who may take part in a step; they are charged for it, all others pay nothing. ``admit`` is its other name.
 
         Args:
             norms: of the contribution that each record would make, shape (records,): as it is, with a clip norm; else

@@ -12,7 +12,6 @@ import datetime
 import math
 from collections.abc import Sequence
 from html import escape
-from typing import NamedTuple
 
 from privcalc.budget.budget import Budget
 from privcalc.budget.history import History, Reservation
@@ -27,25 +26,14 @@ POINTS = 200
 """Most points: each costs a composition."""
 
 
-class Point(NamedTuple):
-    """A moment.
-
-    Attributes:
-        time: of the line.
-        charged: the share of the cap that is charged, reserved parts included.
-        spent: the share that is charged for good.
-    """
-
-    time: datetime.datetime
-    charged: float
-    spent: float
-
-
-def course(lines: Sequence[Json]) -> list[Point]:
+def course(lines: Sequence[Json]) -> list[tuple[datetime.datetime, float, float]]:
     """The shares of the cap after each line, or after as many of them as are drawn, evenly spread, the last among them.
 
     Args:
         lines: of :meth:`Budget.history`.
+
+    Returns:
+        The time of the line; the share that is charged, reserved parts included; and what is charged for good.
     """
     history, found = History(), []
     shown = {round(k * (len(lines) - 1) / POINTS) for k in range(POINTS + 1)}
@@ -53,7 +41,7 @@ def course(lines: Sequence[Json]) -> list[Point]:
         history.apply(entry)
         if number in shown:
             share = history.pool.share
-            found.append(Point(_time(entry["time"]), share(history.pool.charged), share(history.part(settled=True))))
+            found.append((_time(entry["time"]), share(history.pool.charged), share(history.part(settled=True))))
     return found
 
 
