@@ -28,6 +28,9 @@ TO_CHEBYSHEV = np.cos(np.multiply.outer(np.arange(NODES), np.arccos(THETA))) * 2
 TO_CHEBYSHEV[0] *= 0.5
 """Chebyshev nodes, and the matrix that takes values there to Chebyshev coefficients."""
 
+_KEPT = 10
+"""Coefficients of the gap whose signs count."""
+
 _SIGNED = 0.01
 """About what the gap's modulus is worth, as its sign is used."""
 
@@ -87,8 +90,8 @@ class NormTable:
 
     Attributes:
         coefficients: a_j at the nodes, shape (MOMENTS, size).
-        gap: f − polynomial for x ≥ split, but for what ``vague`` bounds: Chebyshev coefficients on panels, shape
-            (panels, nodes of a panel, size).
+        gap: f − polynomial for x ≥ split, but for what ``vague`` bounds: the first Chebyshev coefficients on panels,
+            shape (panels, any, size).
         ends: right ends of these panels, ascending.
         vague: what else is missed for x ≥ split, times x; shape (size,).
         steady: the same, for one step.
@@ -186,6 +189,8 @@ def fit(
     there = coefficients(np.array([panel.a for panel in panels]), np.array([panel.b for panel in panels]))
     gap = np.array([panel.coefficients for panel in panels]) - there
     vague = np.array([panel.missed for panel in panels]) + rounding
+    whole, vague = np.abs(gap).sum(axis=1) + vague, np.abs(gap[:, _KEPT:]).sum(axis=1) + vague
+    gap = gap[:, :_KEPT]
     # Below the panels |f(x) − f(0)| ≤ x/2·sup|K''|, K'' = M''/M − (M'/M)²; |P − 2| is |s − 1| or |s + 2|.
     a0 = panels[0].a
     second = 0.5 * (2 + 4 * np.abs(s + 2) + np.abs((s + 2) * (s + 3)))
@@ -193,7 +198,7 @@ def fit(
     below[0] -= origin
     near = np.abs(below).sum(axis=0) + rounding + 0.5 * a0 * (2 * first * second + 4 * first**2)
     near = np.where(a0 * first < 0.5, near, math.inf)
-    whole = np.concatenate([near[None, :], np.abs(gap).sum(axis=1) + vague])
+    whole = np.concatenate([near[None, :], whole])
     ends = np.array([a0, *(panel.b for panel in panels)])
     best, least = 1, math.inf
     for k in range(1, len(panels), 2):  # the steps below ends[k - 1] lie on the first k pieces

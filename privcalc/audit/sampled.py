@@ -25,7 +25,7 @@ from privcalc.numerics.floats import QUIET, Floats
 CLOSE = 0.6
 """Tolerances, 1e-4·ε + 1e-6, above which a record is asked again on another line."""
 
-_CELLS = 600_000
+_CELLS = 100_000
 """Nodes times records that are evaluated together."""
 
 _GRID, _FEW = (1.25, 1.5), 1000
