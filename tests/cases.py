@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
 from scipy.integrate import quad
 from scipy.optimize import brentq
 from scipy.stats import norm
+
+import privcalc as pc
 
 SLOW = os.environ.get("PRIVCALC_SLOW") == "1"
 """Whether there are as many examples as there can be."""
@@ -64,3 +67,17 @@ def opposite_twice(noise: float, rate: float, epsilon: float) -> float:
         return float(mass * opposite_once(noise, rate, epsilon - opposite_loss(noise, rate, t)))
 
     return float(quad(outer, -12, 12 + 1 / noise, limit=400, epsabs=1e-13, epsrel=1e-11)[0])
+
+
+def neighbours(size: int, relation: pc.Relation) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """All neighbouring data sets of records −1, 0 and 1, the larger of so many records, in both orders."""
+    values = (-1, 0, 1)
+    for rest in itertools.combinations_with_replacement(values, size - 1):
+        for x in values:
+            one = tuple(sorted((*rest, x)))
+            if relation is pc.ADD_OR_REMOVE_ONE:
+                others = [rest]
+            else:
+                others = [tuple(sorted((*rest, y))) for y in ((0,) if relation is pc.ZERO_OUT else values)]
+            for other in others:
+                yield from ((one, other), (other, one))

@@ -24,7 +24,7 @@ from privcalc.ledger.terms import (
     check_warning,
     mechanism_of,
 )
-from privcalc.mechanisms.additive import Additive
+from privcalc.mechanisms.bases import Additive
 from privcalc.mechanisms.correlated import CorrelatedGaussian
 from privcalc.mechanisms.sampler import Sampled, released
 from privcalc.noise.grid import Grid, needed

@@ -24,7 +24,7 @@ from privcalc.ledger.kept import Budgeted
 from privcalc.ledger.selection import Chooser
 from privcalc.ledger.tables import Totals
 from privcalc.ledger.terms import Terms
-from privcalc.mechanisms.additive import Additive
+from privcalc.mechanisms.bases import Additive
 from privcalc.mechanisms.fixed_size import FixedSizeSampled
 from privcalc.mechanisms.poisson import PoissonSampled
 from privcalc.mechanisms.sampler import Indices, Sampled, Sampler, released
@@ -94,8 +94,8 @@ def drawing_of(step: object, records: object, relation: Relation, persons: Array
 def _persons(persons: ArrayLike) -> Indices:
     """Whose each record is: persons are numbered as they first appear."""
     names = errors.array("persons", persons)
-    # texts, as a data frame has them
-    if names.ndim == 1 and names.dtype.kind in "OT" and _alike(found := names.tolist()):
+    found = [str.__str__(each) if isinstance(each, str) else each for each in names.ravel().tolist()]
+    if names.ndim == 1 and names.dtype.kind in "OT" and _alike(found):  # texts, as a data frame has them
         seen: dict[object, int] = {}
         return np.array([seen.setdefault(name, len(seen)) for name in found], dtype=np.int64)
     if names.ndim != 1 or names.dtype.kind not in "iuUS":
@@ -106,7 +106,7 @@ def _persons(persons: ArrayLike) -> Indices:
 
 def _alike(names: list[object]) -> bool:
     """Whether all are texts, or all whole numbers."""
-    return all(isinstance(name, str) for name in names) or all(type(name) is int for name in names)
+    return all(type(name) is str for name in names) or all(type(name) is int for name in names)
 
 
 class Ahead(Noise):

@@ -6,11 +6,11 @@ import math
 from dataclasses import dataclass
 
 from privcalc import errors
+from privcalc.mechanisms.bases import Shown
 from privcalc.numerics.floats import UNIT
 from privcalc.pairs.dominating import Pairs
 from privcalc.pairs.two_point import TwoPointPair
 from privcalc.relation import REPLACE_ONE, Relation
-from privcalc.run import Mechanism
 
 __all__ = ["AboveThreshold"]
 
@@ -19,7 +19,7 @@ _NEAR = 1e-4
 
 
 @dataclass(frozen=True, init=False, repr=False)
-class AboveThreshold(Mechanism):
+class AboveThreshold(Shown):
     """Tell of questions, one by one, whether each is above a threshold; end after ``answers`` that were.
 
     Laplace noise is added to the threshold, once, and to each question's value, anew: algorithm 7 of Lyu, Su, Li 2017
@@ -63,12 +63,12 @@ class AboveThreshold(Mechanism):
     monotone: bool
 
     def __init__(self, *, threshold_scale: float, query_scale: float, answers: int = 1, monotone: bool = False) -> None:
-        if not isinstance(monotone, bool):
-            raise errors.PrivcalcError(f"monotone = {monotone!r}: must be True or False")
-        object.__setattr__(self, "threshold_scale", errors.scale("threshold_scale", threshold_scale))
-        object.__setattr__(self, "query_scale", errors.scale("query_scale", query_scale))
-        object.__setattr__(self, "answers", errors.count("answers", answers, least=1))
-        object.__setattr__(self, "monotone", monotone)
+        self._set(
+            threshold_scale=errors.scale("threshold_scale", threshold_scale),
+            query_scale=errors.scale("query_scale", query_scale),
+            answers=errors.count("answers", answers, least=1),
+            monotone=errors.flag("monotone", monotone),
+        )
 
     @classmethod
     def of(cls, *, epsilon: float, answers: int = 1, monotone: bool = False) -> AboveThreshold:
@@ -86,10 +86,6 @@ class AboveThreshold(Mechanism):
         root = math.cbrt(errors.count("answers", answers, least=1) * (1 if monotone is True else 2))
         scale = (1 + root * root) / level
         return cls(threshold_scale=scale, query_scale=root * scale, answers=answers, monotone=monotone)
-
-    def __repr__(self) -> str:
-        scales = f"threshold_scale={self.threshold_scale!r}, query_scale={self.query_scale!r}"
-        return f"AboveThreshold({scales}, answers={self.answers!r}, monotone={self.monotone!r})"
 
     def pairs(self, relation: Relation) -> Pairs:
         """Two outcomes with the largest losses; one question occurs."""

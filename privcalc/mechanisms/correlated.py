@@ -12,7 +12,7 @@ import numpy as np
 
 from privcalc import errors
 from privcalc.errors import PrivcalcError
-from privcalc.mechanisms.additive import Additive
+from privcalc.mechanisms.bases import Additive
 from privcalc.mechanisms.gaussian import Gaussian
 from privcalc.mechanisms.poisson import PoissonSampled
 from privcalc.mechanisms.random_allocation import RandomAllocation
@@ -164,15 +164,15 @@ class CorrelatedGaussian(Additive):
         """Return the pairs of one record's turns: one, or with ``CyclicPoisson`` one for each norm of a column."""
         if not isinstance(self.participation, CyclicPoisson):
             return super().turns(relation)
-        found = list[tuple[Pairs, int]]()
+        groups = list[tuple[Pairs, int]]()
         for turn in turns_of(self.strategy, self.participation):
             above = self._step(turn.high).pairs(relation)
             below = self._step(turn.low, occurring=True).pairs(relation) if turn.low else Pairs(*NOTHING)
             pairs = Pairs(
                 *above.upper(), below.lower(), alternative=above.alternative, bound=above.bound, also=below.also
             )
-            found.append((pairs, turn.uses))
-        return found
+            groups.append((pairs, turn.uses))
+        return groups
 
     def simpler(self, *, occurring: bool = False) -> Run:
         """Independent Gaussians, Poisson-sampled under ``CyclicPoisson``, that dominate one use, or occur in it."""

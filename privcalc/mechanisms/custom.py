@@ -21,7 +21,7 @@ from privcalc.pairs.discrete import DiscretePair
 from privcalc.pairs.dominating import NOTHING, Pairs
 from privcalc.pairs.pair import LeakPair, Pair
 from privcalc.pairs.two_point import symmetric_mu
-from privcalc.relation import ADD_OR_REMOVE_ONE, REPLACE_ONE, Relation
+from privcalc.relation import ADD_OR_REMOVE_ONE, REPLACE_ONE, Relation, check_relation
 
 __all__ = ["CustomMechanism"]
 
@@ -41,12 +41,12 @@ class ProfilePair(Pair):
 
     def _values(self, epsilon: Floats) -> Floats:
         with np.errstate(all="ignore"):
-            found = np.asarray(self.function(np.asarray(epsilon, dtype=np.float64)), dtype=np.float64)
-        if found.shape != np.shape(epsilon) or not np.all((found >= 0) & (found <= 1 + self.rtol)):
+            values = np.asarray(self.function(np.asarray(epsilon, dtype=np.float64)), dtype=np.float64)
+        if values.shape != np.shape(epsilon) or not np.all((values >= 0) & (values <= 1 + self.rtol)):
             raise errors.PrivcalcError(
                 f"profile = {self.function!r}: must map an array of losses to as many probabilities"
             )
-        return np.where(epsilon >= self.top, 0.0, np.minimum(found, 1.0))
+        return np.where(epsilon >= self.top, 0.0, np.minimum(values, 1.0))
 
     def profile(self, epsilon: Floats) -> ProfileValues:
         """The function; the tail is bounded by the slope of a short chord to the left (of the reverse, across 0)."""
@@ -188,14 +188,14 @@ class DiscreteMechanism(CustomMechanism):
             )
         if not any(x and y for x, y in zip(p, q, strict=True)):
             raise errors.PrivcalcError("with_record and without_record: no outcome is common to both, every δ is 1")
-        self._set(relation, p=p, q=q)
+        self._set(p=p, q=q, relation=check_relation(relation))
 
     @classmethod
     def of_json(cls, **arguments: Any) -> DiscreteMechanism:
         """With just these laws: one whose sum is 1 to the last digit must not be divided by that sum once more."""
-        found = cls.from_probabilities(**arguments)
+        mechanism = cls.from_probabilities(**arguments)
         p, q = (tuple(float(x) for x in arguments[name]) for name in ("with_record", "without_record"))
-        return cls(p, q, found.relation) if all(abs(math.fsum(law) - 1) < 2.5e-16 for law in (p, q)) else found
+        return cls(p, q, mechanism.relation) if all(abs(math.fsum(law) - 1) < 2.5e-16 for law in (p, q)) else mechanism
 
     @property
     def mirrored(self) -> bool:
@@ -208,8 +208,8 @@ class DiscreteMechanism(CustomMechanism):
             return _either(Pairs(forward, backward), self.relation)
         # A leak in one order only: what dominates is exact for one use;
         # what surely occurs is the pair without the leak.
-        found = Pairs(forward, backward, _merged(self.p, self.q), attained_alone=True, bound="leak set apart")
-        return _either(found, self.relation)
+        pairs = Pairs(forward, backward, _merged(self.p, self.q), attained_alone=True, bound="leak set apart")
+        return _either(pairs, self.relation)
 
     def _arguments(self) -> str:
         return f"{list(self.p)!r}, {list(self.q)!r}"
@@ -226,11 +226,11 @@ class ProfileMechanism(CustomMechanism):
     relation: Relation
 
     def __init__(self, pair: ProfilePair, exact: bool, relation: Relation) -> None:
-        self._set(relation, pair=pair, exact=exact)
+        self._set(pair=pair, exact=exact, relation=check_relation(relation))
 
     def _pairs(self) -> Pairs:
-        found = Pairs(self.pair, self.pair.reverse, NOTHING, attained_alone=self.exact, bound="given profile")
-        return _either(found, self.relation)
+        pairs = Pairs(self.pair, self.pair.reverse, NOTHING, attained_alone=self.exact, bound="given profile")
+        return _either(pairs, self.relation)
 
     def _arguments(self) -> str:
         return f"profile={self.pair.function!r}, exact={self.exact}"

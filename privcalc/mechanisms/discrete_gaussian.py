@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 
 from privcalc import errors
-from privcalc.mechanisms.additive import Additive
+from privcalc.mechanisms.bases import Additive
 from privcalc.numerics.floats import UNIT, Floats
 from privcalc.numerics.interfaces import ProfileValues, Transform
 from privcalc.numerics.routes.atoms import AtomLaw, Atoms, Masses, lost_tails, power
@@ -327,8 +327,8 @@ class DiscreteGaussian(Additive):
         """Two opposite records, all others null: in one coordinate, or in as many as may move by 1."""
         if self.sigma > WIDEST:
             return ()
-        found = (self._ones(1) or DiscreteGaussianPair(self.sigma, math.floor(self.sensitivity))).opposed(rate)
-        return () if found is None else (found,)
+        pair = (self._ones(1) or DiscreteGaussianPair(self.sigma, math.floor(self.sensitivity))).opposed(rate)
+        return () if pair is None else (pair,)
 
     def _ones(self, moves: int) -> DiscreteGaussianPair | None:
         """Return the pair in which ⌊C²⌋ coordinates move by 1: it dominates where C < 2 and entries are at most 1."""

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from privcalc import errors
+from privcalc.mechanisms.bases import Shown
 from privcalc.numerics.floats import TINY, UNIT, Floats
 from privcalc.numerics.interfaces import ClosedTransform, NodeValues, ProfileValues, RealValues, Transform, log_slack
 from privcalc.numerics.solve import Bounds
@@ -18,7 +19,6 @@ from privcalc.pairs.pair import Pair, SymmetricPair
 from privcalc.pairs.renyi import ZCDPPair
 from privcalc.pairs.two_point import TwoPointPair, symmetric_mu
 from privcalc.relation import REPLACE_ONE, Relation
-from privcalc.run import Mechanism
 
 __all__ = ["ExponentialMechanism", "TopK", "log_multiplicity"]
 
@@ -111,8 +111,8 @@ def _log_sinhc(x: Floats) -> Floats:
     for k in range(9, 1, -1):
         series = 1 + z / (2 * k * (2 * k + 1)) * series
     large = np.maximum(x, 1.0)
-    found = np.where(x < 1, np.log1p(z / 6 * series), large + np.log(-np.expm1(-2 * large) / (2 * large)))
-    return np.asarray(found, dtype=np.float64)
+    value = np.where(x < 1, np.log1p(z / 6 * series), large + np.log(-np.expm1(-2 * large) / (2 * large)))
+    return np.asarray(value, dtype=np.float64)
 
 
 def _two_raised(a: float, rate: float, share: float) -> TwoPointPair:
@@ -129,7 +129,7 @@ def _two_raised(a: float, rate: float, share: float) -> TwoPointPair:
 
 
 @dataclass(frozen=True, init=False, repr=False)
-class ExponentialMechanism(Mechanism):
+class ExponentialMechanism(Shown):
     """Release one of a public set of candidates, chosen with probability ∝ exp(ε·score/Δ).
 
     Adding a record changes the score of every candidate by an amount between 0 and Δ: the default, ``monotone=True``,
@@ -163,11 +163,7 @@ class ExponentialMechanism(Mechanism):
     monotone: bool
 
     def __init__(self, epsilon: float, *, monotone: bool = True) -> None:
-        object.__setattr__(self, "level", errors.scale("epsilon", epsilon))
-        object.__setattr__(self, "monotone", errors.flag("monotone", monotone))
-
-    def __repr__(self) -> str:
-        return f"ExponentialMechanism(epsilon={self.level!r}, monotone={self.monotone!r})"
+        self._set(level=errors.scale("epsilon", epsilon), monotone=errors.flag("monotone", monotone))
 
     def opposites(self, rate: float) -> tuple[Pair, ...]:
         """Two rare candidates, of which one record raises the one (or lowers all others), the other the other one."""
@@ -188,7 +184,7 @@ class ExponentialMechanism(Mechanism):
 
 
 @dataclass(frozen=True, init=False, repr=False)
-class TopK(Mechanism):
+class TopK(Shown):
     """Release k of the public candidates, chosen with probability ∝ exp(ε·u_min/(2Δ)).
 
     u_min is the lowest utility of the set.
@@ -226,11 +222,7 @@ class TopK(Mechanism):
     k: int
 
     def __init__(self, epsilon: float, k: int) -> None:
-        object.__setattr__(self, "level", errors.scale("epsilon", epsilon))
-        object.__setattr__(self, "k", errors.count("k", k, least=1))
-
-    def __repr__(self) -> str:
-        return f"TopK(epsilon={self.level!r}, k={self.k!r})"
+        self._set(level=errors.scale("epsilon", epsilon), k=errors.count("k", k, least=1))
 
     def pairs(self, relation: Relation) -> Pairs:
         """The pairs of the exponential mechanism at ε/2."""

@@ -9,7 +9,7 @@ from fractions import Fraction
 import numpy as np
 
 from privcalc import errors
-from privcalc.mechanisms.poisson import PoissonSampled
+from privcalc.mechanisms.poisson import gaussian_mu
 from privcalc.mechanisms.sampler import Batched, Claimed, Command, Indices, Option, Sampled, Sampler, check_unsampled
 from privcalc.numerics.floats import TINY, UNIT, Floats
 from privcalc.numerics.gaussian_mixture import LEAST_LOG_NEVER, Draws
@@ -54,8 +54,38 @@ class NulledSlotPair(JointConvexityPair):
         return min(math.log1p(-math.expm1(-top) / (other + math.exp(-top))) * (1 + 32 * UNIT * (1 + max(k, top))), top)
 
 
+_OPTIONS = (
+    Option("batch_size", int, "how many records are in a batch"),
+    Option("dataset_size", int, "how many there are, or a public lower bound of it"),
+)
+
+
 @dataclass(frozen=True)
-class FixedSizeSampled(Sampled):
+class OfOneSize(Sampled):
+    """A mechanism that runs on batches of ``batch_size`` of at least ``dataset_size`` records."""
+
+    sized = True
+
+    mechanism: Mechanism
+    batch_size: int
+    dataset_size: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "batch_size", errors.count("batch_size", self.batch_size, least=1))
+        object.__setattr__(self, "dataset_size", errors.count("dataset_size", self.dataset_size, least=1))
+        check_unsampled(self.mechanism)
+
+    def expected_size(self, records: int) -> float:
+        """Return the batch size."""
+        return float(self.batch_size)
+
+    def fits(self, size: int) -> bool:
+        """Every batch has one size."""
+        return size == self.batch_size
+
+
+@dataclass(frozen=True)
+class FixedSizeSampled(OfOneSize):
     """Run a mechanism on a uniformly random batch of exactly ``batch_size`` records, a fresh one in each step.
 
     Where the batch leaves a record out, another one takes its slot. So one record's presence replaces a record of the
@@ -86,39 +116,21 @@ class FixedSizeSampled(Sampled):
     kind = "FixedSizeSampled"
     page = "fixed_size.md"
     scheme = "without replacement"
-    sized = True
     command = Command(
         "fixed",
         "a uniformly random {batch_size} of at least {dataset_size} records in each step, without replacement",
-        (
-            Option("batch_size", int, "how many records are in a batch"),
-            Option("dataset_size", int, "how many there are, or a public lower bound of it"),
-        ),
+        _OPTIONS,
     )
     claim = Claimed(
         "fixed size", "`batch_size` different records, drawn anew in each step", ("batch_size", "dataset_size")
     )
 
-    mechanism: Mechanism
-    batch_size: int
-    dataset_size: int
-
     def __post_init__(self) -> None:
-        object.__setattr__(self, "batch_size", errors.count("batch_size", self.batch_size, least=1))
-        object.__setattr__(self, "dataset_size", errors.count("dataset_size", self.dataset_size, least=1))
+        super().__post_init__()
         if self.batch_size > self.dataset_size:
             raise errors.PrivcalcError(
                 f"batch_size = {self.batch_size}: must be at most dataset_size = {self.dataset_size}"
             )
-        check_unsampled(self.mechanism)
-
-    def expected_size(self, records: int) -> float:
-        """Return the batch size m."""
-        return float(self.batch_size)
-
-    def fits(self, size: int) -> bool:
-        """Every batch has one size."""
-        return size == self.batch_size
 
     def sampler(self, records: int, relation: Relation, persons: Indices | None = None) -> Sampler:
         """Draw a uniform subset of at least ``dataset_size`` records.
@@ -238,7 +250,7 @@ class ShuffledEpoch(Batched):
 
 
 @dataclass(frozen=True)
-class WithReplacementSampled(Sampled):
+class WithReplacementSampled(OfOneSize):
     """Run a Gaussian mechanism on ``batch_size`` draws from the data set, with replacement.
 
     Each draw is uniform over all records.
@@ -269,37 +281,16 @@ class WithReplacementSampled(Sampled):
     kind = "WithReplacementSampled"
     page = "replacement.md"
     scheme = "with replacement"
-    sized = True
     command = Command(
         "replacement",
         "{batch_size} draws with replacement from at least {dataset_size} records in each step",
-        (
-            Option("batch_size", int, "how many records are in a batch"),
-            Option("dataset_size", int, "how many there are, or a public lower bound of it"),
-        ),
+        _OPTIONS,
     )
     claim = Claimed(
         "with replacement",
         "`batch_size` records, drawn anew in each step, among which one may come twice",
         ("batch_size", "dataset_size"),
     )
-
-    mechanism: Mechanism
-    batch_size: int
-    dataset_size: int
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "batch_size", errors.count("batch_size", self.batch_size, least=1))
-        object.__setattr__(self, "dataset_size", errors.count("dataset_size", self.dataset_size, least=1))
-        check_unsampled(self.mechanism)
-
-    def expected_size(self, records: int) -> float:
-        """Return the batch size B."""
-        return float(self.batch_size)
-
-    def fits(self, size: int) -> bool:
-        """Every batch has one size."""
-        return size == self.batch_size
 
     def sampler(self, records: int, relation: Relation, persons: Indices | None = None) -> Sampler:
         """Draw uniform numbers of at least ``dataset_size`` records.
@@ -317,7 +308,8 @@ class WithReplacementSampled(Sampled):
 
     def _drawn(self, relation: Relation) -> Pairs:
         """In a data set of this size."""
-        mu, draws = self._mu(relation), self.batch_size
+        mu = gaussian_mu(self.mechanism, 0.5, relation, "WithReplacementSampled")
+        draws = self.batch_size
         apart = mu if relation not in (ADD_OR_REMOVE_ONE, REPLACE_ONE) else 2 * mu
         if self.dataset_size == 1:
             if relation is ADD_OR_REMOVE_ONE:
@@ -337,13 +329,3 @@ class WithReplacementSampled(Sampled):
         occurs = swapped if relation is REPLACE_ONE else one
         also = (one.lower(),) if relation is REPLACE_ONE else ()
         return Pairs(bound, bound, occurs.lower(), alternative=(other, other), bound="joint convexity", also=also)
-
-    def _mu(self, relation: Relation) -> float:
-        """μ of one draw of one record."""
-        PoissonSampled(self.mechanism, 0.5).pairs(relation)  # raises where there is no guarantee
-        one = self.mechanism.pairs(ADD_OR_REMOVE_ONE)
-        if one.attained is not None or one.forward.gdp is None:
-            raise errors.PrivcalcError(
-                f"mechanism = {self.mechanism}: must be Gaussian or GDP in WithReplacementSampled"
-            )
-        return one.forward.gdp

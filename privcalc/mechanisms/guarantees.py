@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 
 from privcalc import errors
 from privcalc.enclosure import Enclosure, check_answers
+from privcalc.mechanisms.bases import Shown
 from privcalc.numerics.floats import UNIT
 from privcalc.pairs.dominating import Pairs
 from privcalc.pairs.gaussian import GaussianPair
@@ -20,12 +21,11 @@ from privcalc.pairs.renyi import RenyiPair, ZCDPPair
 from privcalc.pairs.replace_one import opposite
 from privcalc.pairs.two_point import TwoPointPair
 from privcalc.relation import ADD_OR_REMOVE_ONE, Relation, check_relation
-from privcalc.run import Mechanism
 
 __all__ = ["GDP", "RDP", "ZCDP", "ApproxDP", "PureDP"]
 
 
-class Stated(Mechanism):
+class Stated(Shown):
     """A guarantee that holds under ``relation`` and is refused under any other."""
 
     page = "conversions.md"
@@ -58,16 +58,8 @@ class Stated(Mechanism):
     @abstractmethod
     def _pairs(self) -> Pairs: ...
 
-    def _set(self, relation: Relation, **values: object) -> None:
-        for name, value in values.items():
-            object.__setattr__(self, name, value)
-        object.__setattr__(self, "relation", check_relation(relation))
-
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._arguments()}, relation={self.relation})"
-
-    @abstractmethod
-    def _arguments(self) -> str: ...
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -92,7 +84,7 @@ class PureDP(Stated):
 
     def __init__(self, epsilon: float, *, relation: Relation = ADD_OR_REMOVE_ONE) -> None:
         check_answers(relation, epsilon=epsilon)
-        self._set(relation, level=errors.scale("epsilon", epsilon))
+        self._set(level=errors.scale("epsilon", epsilon), relation=check_relation(relation))
 
     def opposites(self, rate: float) -> tuple[Pair, ...]:
         """The pair that dominates is rounded up, this one down."""
@@ -106,9 +98,6 @@ class PureDP(Stated):
     def limits(self) -> dict[str, Any]:
         """Return the arguments of the filter that keeps Σε below this ε."""
         return {"epsilon": self.level, "relation": self.relation}
-
-    def _arguments(self) -> str:
-        return f"epsilon={self.level!r}"
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -138,7 +127,7 @@ class ApproxDP(Stated):
     def __init__(self, epsilon: float, delta: float, *, relation: Relation = ADD_OR_REMOVE_ONE) -> None:
         failure = errors.delta("delta", delta)
         check_answers(relation, failure, epsilon=epsilon, delta=delta)
-        self._set(relation, level=errors.level("epsilon", epsilon), failure=failure)
+        self._set(level=errors.level("epsilon", epsilon), failure=failure, relation=check_relation(relation))
 
     @property
     def mirrored(self) -> bool:
@@ -149,9 +138,6 @@ class ApproxDP(Stated):
         whole: Pair = TwoPointPair(self.level, self.level) if self.level else GaussianPair(0.0)
         pair = LeakPair(whole, self.failure, self.failure, self.failure) if self.failure else whole
         return Pairs(pair, pair)
-
-    def _arguments(self) -> str:
-        return f"epsilon={self.level!r}, delta={self.failure!r}"
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -175,7 +161,7 @@ class GDP(Stated):
 
     def __init__(self, mu: float, *, relation: Relation = ADD_OR_REMOVE_ONE) -> None:
         check_answers(relation, mu=mu)
-        self._set(relation, mu=errors.scale("mu", mu))
+        self._set(mu=errors.scale("mu", mu), relation=check_relation(relation))
 
     @property
     def mirrored(self) -> bool:
@@ -188,9 +174,6 @@ class GDP(Stated):
     def limits(self) -> dict[str, Any]:
         """Return the arguments of the filter that keeps √Σμ² below this μ."""
         return {"mu": self.mu, "relation": self.relation}
-
-    def _arguments(self) -> str:
-        return f"mu={self.mu!r}"
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -223,7 +206,7 @@ class ZCDP(Stated):
             raise errors.PrivcalcError(
                 f"rho = {rho}, xi = {xi}: is an answer, of which none is a ρ or ξ; Run.zcdp() has these"
             )
-        self._set(relation, rho=errors.scale("rho", rho), xi=errors.epsilon("xi", xi))
+        self._set(rho=errors.scale("rho", rho), xi=errors.epsilon("xi", xi), relation=check_relation(relation))
 
     def _pairs(self) -> Pairs:
         pair, occurs = ZCDPPair(self.rho, self.xi), GaussianPair(math.nextafter(math.sqrt(2 * self.rho), 0.0))
@@ -234,9 +217,6 @@ class ZCDP(Stated):
         if self.xi:
             raise errors.PrivcalcError(f"cap = {self}: must have xi = 0")
         return {"rho": self.rho, "relation": self.relation}
-
-    def _arguments(self) -> str:
-        return f"rho={self.rho!r}, xi={self.xi!r}"
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -274,7 +254,9 @@ class RDP(Stated):
                 f"epsilons = {epsilons!r}: must be one number for each of the (distinct) orders {orders!r}"
             )
         both = sorted(zip(alpha.tolist(), values, strict=True))
-        self._set(relation, orders=tuple(a for a, _ in both), epsilons=tuple(e for _, e in both))
+        self._set(
+            orders=tuple(a for a, _ in both), epsilons=tuple(e for _, e in both), relation=check_relation(relation)
+        )
 
     def _pairs(self) -> Pairs:
         # An infinite bound says nothing.
@@ -289,6 +271,3 @@ class RDP(Stated):
     def limits(self) -> dict[str, Any]:
         """Σε(α) at every order."""
         return {"orders": self.orders, "epsilons": self.epsilons, "relation": self.relation}
-
-    def _arguments(self) -> str:
-        return f"orders={list(self.orders)!r}, epsilons={list(self.epsilons)!r}"

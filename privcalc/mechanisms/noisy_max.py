@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from privcalc import errors
+from privcalc.mechanisms.bases import Shown
 from privcalc.mechanisms.exponential import BoundedRangePair, ExponentialMechanism
 from privcalc.mechanisms.laplace import LaplacePair
 from privcalc.numerics.floats import UNIT
@@ -14,7 +15,6 @@ from privcalc.pairs.dominating import Pairs
 from privcalc.pairs.pair import Pair
 from privcalc.pairs.two_point import TwoPointPair
 from privcalc.relation import REPLACE_ONE, Relation
-from privcalc.run import Mechanism
 
 __all__ = ["NoisyMax", "PermuteAndFlip"]
 
@@ -38,7 +38,7 @@ def _flipped(a: float, share: float) -> TwoPointPair:
     return TwoPointPair(up * _DOWN, down * _DOWN)
 
 
-class Selection(Mechanism):
+class Selection(Shown):
     """A release of one of several candidates, by their scores."""
 
     page = "noisy_max.md"
@@ -48,12 +48,6 @@ class Selection(Mechanism):
 
     level: float
     monotone: bool
-
-    def _set(self, epsilon: float, monotone: bool) -> None:
-        object.__setattr__(self, "level", errors.scale("epsilon", epsilon))
-        if not isinstance(monotone, bool):
-            raise errors.PrivcalcError(f"monotone = {monotone!r}: must be True or False")
-        object.__setattr__(self, "monotone", monotone)
 
     def _shift(self, relation: Relation) -> float:
         """How far one candidate moves against another, in scales of the noise."""
@@ -98,10 +92,7 @@ class PermuteAndFlip(Selection):
     monotone: bool
 
     def __init__(self, epsilon: float, *, monotone: bool = True) -> None:
-        self._set(epsilon, monotone)
-
-    def __repr__(self) -> str:
-        return f"PermuteAndFlip(epsilon={self.level!r}, monotone={self.monotone!r})"
+        self._set(level=errors.scale("epsilon", epsilon), monotone=errors.flag("monotone", monotone))
 
     def opposites(self, rate: float) -> tuple[Pair, ...]:
         """Two candidates, each lifted by another record: they win with ½(1 ± q(1 − e^{−a}))."""
@@ -153,13 +144,9 @@ class NoisyMax(Selection):
     monotone: bool
 
     def __init__(self, epsilon: float, *, noise: Noise, monotone: bool = True) -> None:
-        self._set(epsilon, monotone)
         if noise not in get_args(Noise):
             raise errors.PrivcalcError(f"noise = {noise!r}: must be 'exponential', 'gumbel' or 'laplace'")
-        object.__setattr__(self, "noise", noise)
-
-    def __repr__(self) -> str:
-        return f"NoisyMax(epsilon={self.level!r}, noise={self.noise!r}, monotone={self.monotone!r})"
+        self._set(level=errors.scale("epsilon", epsilon), noise=noise, monotone=errors.flag("monotone", monotone))
 
     @property
     def _same(self) -> ExponentialMechanism | PermuteAndFlip:

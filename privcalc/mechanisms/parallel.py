@@ -131,13 +131,13 @@ class Parallel(Mechanism):
     def __init__(self, parts: Iterable[Mechanism]) -> None:
         if isinstance(parts, Mechanism) or not isinstance(parts, Iterable):
             raise errors.PrivcalcError(f"parts = {parts!r}: must be a list of mechanisms")
-        found = tuple(parts) if getattr(parts, "ndim", 1) else ()
-        if not found:
+        given = tuple(parts) if getattr(parts, "ndim", 1) else ()
+        if not given:
             raise errors.PrivcalcError(f"parts = {parts!r}: must have at least one mechanism")
-        for part in found:
+        for part in given:
             if not isinstance(part, Mechanism):
                 raise errors.PrivcalcError(f"parts = {parts!r}: {part!r} is not a mechanism (a run cannot be a part)")
-        object.__setattr__(self, "parts", found)
+        object.__setattr__(self, "parts", given)
 
     @property
     def sampled(self) -> bool:

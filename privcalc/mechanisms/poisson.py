@@ -17,7 +17,7 @@ from privcalc.pairs.replace_one import opposite
 from privcalc.relation import ADD_OR_REMOVE_ONE, REPLACE_ONE, ZERO_OUT, Relation
 from privcalc.run import Mechanism
 
-__all__ = ["PoissonSampled"]
+__all__ = ["PoissonSampled", "gaussian_mu"]
 
 
 @dataclass(frozen=True)
@@ -121,3 +121,16 @@ class PoissonSampled(Sampled):
         if one.forward.gdp is None or one.attained is not None or max(removed, added) > MOST_RECORDS:
             return None
         return users(one.forward.gdp, *(Counts(n, self.rate, n) if n else None for n in (removed, added)))
+
+
+def gaussian_mu(mechanism: Mechanism, rate: float, relation: Relation, sampler: str) -> float:
+    """Return the μ of what runs on a batch, as a mixture of normal laws needs it.
+
+    Raises:
+        PrivcalcError: if it is not exactly Gaussian, or has no guarantee under the relation once it is sampled.
+    """
+    PoissonSampled(mechanism, rate).pairs(relation)
+    one = mechanism.pairs(ADD_OR_REMOVE_ONE)
+    if one.attained is not None or one.forward.gdp is None:
+        raise errors.PrivcalcError(f"mechanism = {mechanism}: must be Gaussian or GDP in {sampler}")
+    return one.forward.gdp

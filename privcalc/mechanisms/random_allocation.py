@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from privcalc import errors
-from privcalc.mechanisms.poisson import PoissonSampled
+from privcalc.mechanisms.poisson import gaussian_mu
 from privcalc.mechanisms.sampler import Claimed, Command, Indices, Option, Sampled, Sampler, check_unsampled
 from privcalc.noise.source import Noise
 from privcalc.pairs.allocation import several
 from privcalc.pairs.dominating import Pairs
-from privcalc.relation import ADD_OR_REMOVE_ONE, REPLACE_ONE, Relation
+from privcalc.relation import REPLACE_ONE, Relation
 from privcalc.run import Mechanism
 
 __all__ = ["RandomAllocation"]
@@ -127,8 +127,5 @@ class RandomAllocation(Sampled):
                 f"relation = {relation}: RandomAllocation is not evaluated for it; ask under "
                 "privcalc.ADD_OR_REMOVE_ONE or privcalc.ZERO_OUT, for a group of two records if one is replaced"
             )
-        PoissonSampled(self.mechanism, 0.5).pairs(relation)  # raises where there is no guarantee
-        one = self.mechanism.pairs(ADD_OR_REMOVE_ONE)
-        if one.attained is not None or one.forward.gdp is None:
-            raise errors.PrivcalcError(f"mechanism = {self.mechanism}: must be Gaussian or GDP in RandomAllocation")
-        return several(one.forward.gdp, self.steps, self.choices, self.epochs)
+        mu = gaussian_mu(self.mechanism, 0.5, relation, "RandomAllocation")
+        return several(mu, self.steps, self.choices, self.epochs)

@@ -213,8 +213,8 @@ def _table(run: Run, relation: Relation) -> Table | None:
     others = [Curve(direction, _ROUGH) for direction in sides.other]
 
     def delta(epsilon: float) -> float:
-        found = [worst_delta(side, epsilon).upper for side in (curves, others) if side]
-        return min(found)
+        bounds = [worst_delta(side, epsilon).upper for side in (curves, others) if side]
+        return min(bounds)
 
     if not curves:
         return None
@@ -243,7 +243,7 @@ def _occurring(trials: RandomTrials, relation: Relation) -> list[tuple[Pair, Pai
 
 
 def _tests(trials: RandomTrials, direction: Direction) -> list[TwoPointPair]:
-    found = []
+    tests = []
     curve = Curve(direction, _ROUGH)
     mirrored = Curve(tuple((pair.reverse, count) for pair, count in direction), _ROUGH)
     for alpha, best in _TESTS:
@@ -255,8 +255,8 @@ def _tests(trials: RandomTrials, direction: Direction) -> list[TwoPointPair]:
             p, q = (trials.law.better(np.ones(1)) - trials.law.better(1 - both)).tolist()
         p, q = p * (1 - 1e-10) - 1e-13 * (not best), q * (1 + 1e-10) + 1e-13 * (not best)
         if 1e-200 < q < p < 1:
-            found.append(TwoPointPair(math.log(p / q) * (1 - 1e-10), (math.log1p(-q) - math.log1p(-p)) * (1 - 1e-10)))
-    return found
+            tests.append(TwoPointPair(math.log(p / q) * (1 - 1e-10), (math.log1p(-q) - math.log1p(-p)) * (1 - 1e-10)))
+    return tests
 
 
 def _negative_binomial(run: Run, base: Floats, law: NegativeBinomial, relation: Relation) -> Floats:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from privcalc import errors
+from privcalc.mechanisms.bases import Shown
 from privcalc.pairs.dominating import Pairs
 from privcalc.pairs.two_point import TwoPointPair
 from privcalc.relation import Relation
-from privcalc.run import Mechanism
 
 __all__ = ["RandomizedResponse"]
 
 
 @dataclass(frozen=True, init=False, repr=False)
-class RandomizedResponse(Mechanism):
+class RandomizedResponse(Shown):
     """Report each record's category truthfully with probability e^ε/(e^ε + k − 1), else one of the others.
 
     The others are equally likely.
@@ -48,11 +48,7 @@ class RandomizedResponse(Mechanism):
     categories: int
 
     def __init__(self, epsilon: float, categories: int = 2) -> None:
-        object.__setattr__(self, "level", errors.scale("epsilon", epsilon))
-        object.__setattr__(self, "categories", errors.count("categories", categories, least=2))
-
-    def __repr__(self) -> str:
-        return f"RandomizedResponse(epsilon={self.level!r}, categories={self.categories!r})"
+        self._set(level=errors.scale("epsilon", epsilon), categories=errors.count("categories", categories, least=2))
 
     def pairs(self, relation: Relation) -> Pairs:
         """(p, r, r, …) against (r, p, r, …)."""

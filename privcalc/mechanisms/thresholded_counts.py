@@ -10,6 +10,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from privcalc import errors
+from privcalc.mechanisms.bases import Shown
 from privcalc.mechanisms.laplace import LaplacePair
 from privcalc.numerics.floats import TINY, UNIT, Floats
 from privcalc.numerics.interfaces import ProfileValues
@@ -20,7 +21,6 @@ from privcalc.pairs.dominating import NOTHING, Others, Pairs
 from privcalc.pairs.gaussian import GaussianPair
 from privcalc.pairs.pair import LeakPair, Pair, SymmetricPair
 from privcalc.relation import REPLACE_ONE, Relation
-from privcalc.run import Mechanism
 
 CHANCE = 1e-12
 """Relative error of a probability of being released, at most."""
@@ -46,9 +46,9 @@ class Part:
         inner = epsilon + (self.came - self.went)
         delta, tail, error = self._inside(inner)
         size = (self.came + self.went) * CHANCE + UNIT * np.abs(epsilon)
-        found = sure + kept * delta
+        whole = sure + kept * delta
         return ProfileValues(
-            found, kept * tail, kept * error + 2 * (sure * CHANCE + size * (tail + delta)) + 8 * UNIT * found
+            whole, kept * tail, kept * error + 2 * (sure * CHANCE + size * (tail + delta)) + 8 * UNIT * whole
         )
 
     def _inside(self, x: Floats) -> ProfileValues:
@@ -100,8 +100,8 @@ class NewKeysPair(SymmetricPair):
 
     def _largest(self, epsilon: Floats) -> ProfileValues:
         """Return the largest profile of all parts at each ε."""
-        found = [part.profile(epsilon) for part in self.parts]
-        delta, tail, error = (np.stack([values[i] for values in found]) for i in range(3))
+        profiles = [part.profile(epsilon) for part in self.parts]
+        delta, tail, error = (np.stack([values[i] for values in profiles]) for i in range(3))
         at = np.argmax(delta, axis=0)[None]
         return ProfileValues(np.take_along_axis(delta, at, 0)[0], np.take_along_axis(tail, at, 0)[0], error.max(axis=0))
 
@@ -151,9 +151,9 @@ class LaplaceSumPair(SymmetricPair):
         """
         if self.count == 1:
             return LaplacePair(self.a).profile(epsilon)
-        found = laplace_sum_profile(self.a, self.count, epsilon)
-        if found is not None:
-            return found
+        exact = laplace_sum_profile(self.a, self.count, epsilon)
+        if exact is not None:
+            return exact
         high, _, high_error = LaplacePair(self.max_loss).profile(epsilon)
         some = laplace_sum_profile(self.a, MOST_COUNT, epsilon) if self.count > MOST_COUNT else None
         low, tail, error = some or ProfileValues(0 * high, 0 * high, 0 * high)
@@ -179,7 +179,7 @@ class LaplaceSumPair(SymmetricPair):
 
 
 @dataclass(frozen=True, init=False, repr=False)
-class ThresholdedCounts(Mechanism):
+class ThresholdedCounts(Shown):
     """Count each key's persons, add noise to counts > 0, and release keys and noisy counts ≥ a threshold.
 
     A stability-based histogram (Korolova et al. 2009; Bun, Nissim, Stemmer 2016), or partition selection, where keys
@@ -228,14 +228,8 @@ class ThresholdedCounts(Mechanism):
         if noise not in get_args(Noise):
             raise errors.PrivcalcError(f"noise = {noise!r}: must be 'laplace' or 'gaussian'")
         least = errors.real("threshold", threshold, "a number > 1 (up to 1e100)", low=1.0, high=1e100, open_low=True)
-        object.__setattr__(self, "noise", noise)
-        object.__setattr__(self, "scale", errors.scale("scale", scale))
-        object.__setattr__(self, "threshold", least)
-        object.__setattr__(self, "keys", errors.count("keys", keys, least=1))
-
-    def __repr__(self) -> str:
-        given = f"noise={self.noise!r}, scale={self.scale!r}, threshold={self.threshold!r}, keys={self.keys!r}"
-        return f"ThresholdedCounts({given})"
+        most_keys = errors.count("keys", keys, least=1)
+        self._set(noise=noise, scale=errors.scale("scale", scale), threshold=least, keys=most_keys)
 
     @property
     def chance(self) -> float:

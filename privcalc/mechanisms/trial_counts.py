@@ -82,11 +82,11 @@ class NegativeBinomial:
         """E[K] = η(1 − γ)/(γ(1 − γ^η)), for η = 0 its limit."""
         if self.gamma == 1:
             return 1.0
-        return (1 - self.gamma) / self.gamma / self._between(-math.log(self.gamma))
+        return float((1 - self.gamma) / self.gamma / self._between(-math.log(self.gamma)))
 
-    def _between(self, x: float) -> float:
+    def _between(self, x: Any) -> Any:
         """Return (1 − e^{−ηx})/η, which is x at η = 0."""
-        return -math.expm1(-self.eta * x) / self.eta if self.eta else x
+        return -np.expm1(-self.eta * x) / self.eta if self.eta else x
 
     def better(self, a: Floats) -> Floats:
         """Return (1 − r^{−η})/(1 − γ^η), r = 1 + a(1 − γ)/γ, the probability that ``Poisson.better`` describes."""
@@ -94,8 +94,7 @@ class NegativeBinomial:
             return a
         if self.eta == 1:
             return np.asarray(a / (self.gamma + (1 - self.gamma) * a), dtype=np.float64)
-        x = np.log1p((1 - self.gamma) / self.gamma * a)
-        part = -np.expm1(-self.eta * x) / self.eta if self.eta else x
+        part = self._between(np.log1p((1 - self.gamma) / self.gamma * a))
         return np.asarray(part / self._between(-math.log(self.gamma)), dtype=np.float64)
 
     def weight(self, a: Floats) -> Floats:
@@ -262,15 +261,15 @@ def poisson(noise: Noise, mean: float) -> int:
 
 def _poisson_of_one(noise: Noise) -> int:
     """Mean 1, from uniform whole numbers (Duchon, Duvignau 2016, Algorithm 1)."""
-    bound, seen, found = 1, 0, 1
+    bound, seen, trials = 1, 0, 1
     while True:
         place = int(noise.numbers(1, bound + 1)[0]) + 1
         if place == bound + 1:
-            found += 1
+            trials += 1
         elif place > seen:
-            found, seen = found - 1, bound + 1
+            trials, seen = trials - 1, bound + 1
         else:
-            return found
+            return trials
         bound += 1
 
 
@@ -286,9 +285,9 @@ def geometric(noise: Noise, gamma: float) -> int:
 
 def logarithmic(noise: Noise, gamma: float) -> int:
     """K ≥ 1 with P(K = k) ∝ (1 − γ)^k/k: a geometric number k, kept with probability 1/k."""
-    while noise.numbers(1, found := geometric(noise, gamma))[0]:
+    while noise.numbers(1, trials := geometric(noise, gamma))[0]:
         pass
-    return found
+    return trials
 
 
 def negative_binomial(noise: Noise, eta: float, gamma: float) -> int:
@@ -307,10 +306,10 @@ def negative_binomial(noise: Noise, eta: float, gamma: float) -> int:
     whole = math.floor(eta)
     while True:
         if often:
-            if found := _untruncated(noise, whole, eta - whole, gamma):
-                return found
-        elif noise.numbers(1, found := 1 + _untruncated(noise, whole + 1, eta - whole, gamma))[0] == 0:
-            return found
+            if trials := _untruncated(noise, whole, eta - whole, gamma):
+                return trials
+        elif noise.numbers(1, trials := 1 + _untruncated(noise, whole + 1, eta - whole, gamma))[0] == 0:
+            return trials
 
 
 def _untruncated(noise: Noise, whole: int, rest: float, gamma: float) -> int:
@@ -324,10 +323,10 @@ def _thinned(noise: Noise, eta: float, gamma: float, least: int) -> int:
 
     This is begun anew unless each step l is kept, with (l + η)/(l + 1).
     """
-    found = least
+    trials = least
     while not noise.coins(1, gamma)[0]:
-        found = found + 1 if _kept(noise, found, eta) else least
-    return found
+        trials = trials + 1 if _kept(noise, trials, eta) else least
+    return trials
 
 
 def _kept(noise: Noise, step: int, eta: float) -> bool:
@@ -339,14 +338,14 @@ def _kept(noise: Noise, step: int, eta: float) -> bool:
 
 def _tilted(noise: Noise, h: float, gamma: float) -> int:
     """η = −h: the first success of probability h/k at attempt k, begun anew once a coin of γ shows True before."""
-    found = 1
-    while noise.numbers(1, found)[0] or not noise.coins(1, h)[0]:
-        found = 1 if noise.coins(1, gamma)[0] else found + 1
-    return found
+    trials = 1
+    while noise.numbers(1, trials)[0] or not noise.coins(1, h)[0]:
+        trials = 1 if noise.coins(1, gamma)[0] else trials + 1
+    return trials
 
 
 def finite(noise: Noise, masses: Sequence[float]) -> int:
     """K with P(K = k) ∝ masses[k] ≤ 1, the doubles as they are: one of all, kept with the probability masses[k]."""
-    while not noise.coins(1, masses[found := int(noise.numbers(1, len(masses))[0])])[0]:
+    while not noise.coins(1, masses[trials := int(noise.numbers(1, len(masses))[0])])[0]:
         pass
-    return found
+    return trials

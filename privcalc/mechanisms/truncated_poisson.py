@@ -234,8 +234,8 @@ class TruncatedPoissonSampled(Sampled):
             )
 
         def draw(noise: Noise) -> list[Indices]:
-            found = np.flatnonzero(noise.coins(records, self.rate))
-            return [found if found.size <= self.batch_size else found[noise.subset(found.size, self.batch_size)]]
+            batch = np.flatnonzero(noise.coins(records, self.rate))
+            return [batch if batch.size <= self.batch_size else batch[noise.subset(batch.size, self.batch_size)]]
 
         return draw
 

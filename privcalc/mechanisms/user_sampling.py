@@ -8,14 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privcalc import errors
-from privcalc.mechanisms.poisson import PoissonSampled
+from privcalc.mechanisms.poisson import gaussian_mu
 from privcalc.mechanisms.sampler import RATE, Command, Indices, Option, Sampled, Sampler, check_unsampled
 from privcalc.noise.source import Noise
 from privcalc.numerics.gaussian_mixture import MOST_RECORDS, Counts
 from privcalc.pairs.dominating import Pairs
 from privcalc.pairs.gaussian import GaussianPair
 from privcalc.pairs.gaussian_mixture import users
-from privcalc.relation import ADD_OR_REMOVE_ONE, REPLACE_ONE, Relation
+from privcalc.relation import REPLACE_ONE, Relation
 from privcalc.run import Mechanism, Run
 
 __all__ = ["UserSampled"]
@@ -105,27 +105,18 @@ class UserSampled(Sampled):
         eligible = np.flatnonzero(_ranks(persons, np.zeros(persons.size)) < self.records)
 
         def draw(noise: Noise) -> list[Indices]:
-            found = eligible[noise.coins(eligible.size, self.rate)]
+            batch = eligible[noise.coins(eligible.size, self.rate)]
             if self.counted is not None:
-                found = found[_ranks(persons[found], noise.numbers(found.size, 2**63)) < self.counted]
-            return [found]
+                batch = batch[_ranks(persons[batch], noise.numbers(batch.size, 2**63)) < self.counted]
+            return [batch]
 
         return draw
 
-    def _mu(self, relation: Relation) -> float:
-        """μ of one record."""
-        PoissonSampled(self.mechanism, self.rate).pairs(relation)  # raises where there is no guarantee
-        one = self.mechanism.pairs(ADD_OR_REMOVE_ONE)
-        if one.attained is not None or one.forward.gdp is None:
-            raise errors.PrivcalcError(
-                f"mechanism = {self.mechanism}: must be Gaussian or GDP in UserSampled; ask PoissonSampled for groups "
-                "of records instead (group_size=…)"
-            )
-        return one.forward.gdp
-
     def _pairs(self, relation: Relation, removed: int, added: int) -> Pairs:
         """So many persons' records, none of them capped if there are two."""
-        mu, most = self._mu(relation), self.records if self.counted is None else self.counted
+        advice = "UserSampled; ask PoissonSampled for groups of records instead (group_size=…)"
+        mu = gaussian_mu(self.mechanism, self.rate, relation, advice)
+        most = self.records if self.counted is None else self.counted
         if self.rate == 1:
             pair = GaussianPair((removed + added) * most * mu)
             return Pairs(pair, pair)
@@ -159,9 +150,9 @@ def unit_of(run: Run) -> str:
 def _ranks(persons: Indices, keys: NDArray[np.generic]) -> Indices:
     """The place of each record among those of its person, by these keys; with equal keys, as they stand."""
     order = np.lexsort((keys, persons))
-    found, place = np.empty(persons.size, dtype=np.int64), np.arange(persons.size)
+    ranks, place = np.empty(persons.size, dtype=np.int64), np.arange(persons.size)
     starts = (
         np.concatenate(([True], persons[order][1:] != persons[order][:-1])) if persons.size else np.empty(0, dtype=bool)
     )
-    found[order] = place - np.maximum.accumulate(np.where(starts, place, 0))
-    return found
+    ranks[order] = place - np.maximum.accumulate(np.where(starts, place, 0))
+    return ranks

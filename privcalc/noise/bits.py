@@ -97,10 +97,10 @@ def coins(bits: Bits, size: int, rate: float) -> NDArray[np.bool_]:
     if limit >= 2**FIRST:
         return np.ones(size, dtype=np.bool_)
     parts = bits.words(-(-size * FIRST // 64)).view(np.uint16)[:size]
-    found = parts < np.uint16(limit)
+    heads = parts < np.uint16(limit)
     for i in np.flatnonzero(parts == np.uint16(limit)):
-        found[i] = _below(bits, rest)
-    return found
+        heads[i] = _below(bits, rest)
+    return heads
 
 
 @functools.lru_cache(maxsize=64)
@@ -134,7 +134,7 @@ def subset(bits: Bits, size: int, chosen: int) -> NDArray[np.int64]:
 
 def numbers(bits: Bits, size: int, below: int) -> NDArray[np.int64]:
     """Independent uniform whole numbers below ``below`` ≤ 2⁶³: words past its last whole multiple are drawn anew."""
-    found, last = bits.words(size).copy(), np.uint64(2**64 // below * below - 1)
-    while (over := np.flatnonzero(found > last)).size:
-        found[over] = bits.words(over.size)
-    return (found % np.uint64(below)).astype(np.int64)
+    drawn, last = bits.words(size).copy(), np.uint64(2**64 // below * below - 1)
+    while (over := np.flatnonzero(drawn > last)).size:
+        drawn[over] = bits.words(over.size)
+    return (drawn % np.uint64(below)).astype(np.int64)

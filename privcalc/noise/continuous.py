@@ -186,10 +186,10 @@ def steps(bits: Bits, boxes: Boxes, size: int, scale: float) -> Whole:
         size: how many.
         scale: > 0, at most 2⁵⁴; exact as it is given.
     """
-    found = np.empty(size, dtype=np.int64)
+    drawn = np.empty(size, dtype=np.int64)
     for start in range(0, size, BLOCK):
-        _fill(bits, boxes, scale, found[start : start + BLOCK])
-    return found
+        _fill(bits, boxes, scale, drawn[start : start + BLOCK])
+    return drawn
 
 
 def _fill(bits: Bits, boxes: Boxes, scale: float, found: Whole) -> None:

@@ -63,11 +63,12 @@ def discrete_gaussian(bits: Bits, variance: Fraction, size: int) -> NDArray[np.i
         return np.array([_by_coins(bits.integers, variance) for _ in range(size)], dtype=np.int64)
     least, most = _table(variance)
     words = bits.words(size)
-    found = np.searchsorted(most, words, side="left")  # P(|X| ≤ k) is below the uniform number: how often, at least
-    for i in np.flatnonzero(found != np.searchsorted(least, words, side="right")):
-        found[i] = _exactly(variance, Uniform(bits, int(words[i]), 64))
+    # P(|X| ≤ k) is below the uniform number: how often, at least.
+    magnitudes = np.searchsorted(most, words, side="left")
+    for i in np.flatnonzero(magnitudes != np.searchsorted(least, words, side="right")):
+        magnitudes[i] = _exactly(variance, Uniform(bits, int(words[i]), 64))
     signs = np.unpackbits(bits.words(-(-size // 64)).view(np.uint8))[:size]
-    return np.where(signs == 1, -found, found).astype(np.int64)
+    return np.where(signs == 1, -magnitudes, magnitudes).astype(np.int64)
 
 
 def _exactly(variance: Fraction, place: Uniform) -> int:

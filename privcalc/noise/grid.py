@@ -141,8 +141,8 @@ def _power(x: Fraction) -> int:
 
 def _up(x: Fraction) -> float:
     """The least double that is not less."""
-    found = float(x)
-    return found if found >= x else math.nextafter(found, math.inf)
+    least = float(x)
+    return least if least >= x else math.nextafter(least, math.inf)
 
 
 def _nearest(x: Fraction) -> float:
@@ -156,10 +156,10 @@ def _grid(noise_multiplier: float, clip_norm: float, coordinates: int, error: fl
     z, bound, root = Fraction(noise_multiplier), Fraction(clip_norm) + 2 * Fraction(error), _root(coordinates, norm)
     noise = _power(z * bound)
     exponent = max(noise - LEAST + finer, min(noise - FINE + finer, _power(bound / root) - CHEAP))
-    found = Grid(exponent, _up(z * (bound + root * Fraction(2) ** exponent)))
-    if math.ldexp(found.steps, finer) > MOST:
+    grid = Grid(exponent, _up(z * (bound + root * Fraction(2) ** exponent)))
+    if math.ldexp(grid.steps, finer) > MOST:
         raise PrivcalcError(
             f"noise_multiplier = {noise_multiplier!r}, coordinates = {coordinates!r}: no grid of doubles is fine "
             f"enough; the former times {'the latter' if norm == 1 else 'the root of the latter'} must not be above 2^51"
         )
-    return found
+    return grid

@@ -63,10 +63,10 @@ def integers(name: str, values: object) -> NDArray[np.int64]:
     Raises:
         PrivcalcError: if they are none.
     """
-    found = clipped(name, values)
-    if found.dtype.kind not in "iu":
-        raise PrivcalcError(f"{name}: must be integers for a discrete mechanism, not {found.dtype}")
-    return found.astype(np.int64)
+    checked = clipped(name, values)
+    if checked.dtype.kind not in "iu":
+        raise PrivcalcError(f"{name}: must be integers for a discrete mechanism, not {checked.dtype}")
+    return checked.astype(np.int64)
 
 
 def noisy(values: Array, found: NDArray[Any]) -> Array:

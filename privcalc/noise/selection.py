@@ -44,16 +44,16 @@ def choose_set(bits: Bits, scores: Floats, factor: Fraction, k: int) -> NDArray[
     """
     order = np.argsort(-scores, kind="stable")
     worst = k - 1 + _weighted(bits, scores[order[k - 1 :]], factor, k)
-    found: NDArray[np.int64] = np.sort(order[np.append(subset(bits, worst, k - 1), worst)])
-    return found
+    chosen: NDArray[np.int64] = np.sort(order[np.append(subset(bits, worst, k - 1), worst)])
+    return chosen
 
 
 def _weighted(bits: Bits, scores: Floats, factor: Fraction, k: int) -> int:
     """i with probability ∝ C(k − 1 + i, k − 1)·exp(factor·scores[i])."""
     uniform = Uniform(bits)
     uniform.refine()
-    found = _quickly(uniform, scores, factor, k)
-    return _exactly(uniform, scores, factor, k) if found is None else found
+    quick = _quickly(uniform, scores, factor, k)
+    return _exactly(uniform, scores, factor, k) if quick is None else quick
 
 
 def _quickly(uniform: Uniform, scores: Floats, factor: Fraction, k: int) -> int | None:
@@ -71,10 +71,10 @@ def _quickly(uniform: Uniform, scores: Floats, factor: Fraction, k: int) -> int 
     ends = np.cumsum(weights)
     doubt = 4 * (float(off.sum()) + (3 * weights.size + 8) * ROUNDING * ends[-1])
     at = float(uniform.low) * ends[-1]
-    found = int(np.searchsorted(ends, at, side="right"))
-    if found >= weights.size or ends[found] - at <= doubt or (found and at - ends[found - 1] <= doubt):
+    chosen = int(np.searchsorted(ends, at, side="right"))
+    if chosen >= weights.size or ends[chosen] - at <= doubt or (chosen and at - ends[chosen - 1] <= doubt):
         return None
-    return found
+    return chosen
 
 
 @functools.lru_cache(maxsize=1)
@@ -96,9 +96,9 @@ def _exactly(uniform: Uniform, scores: Floats, factor: Fraction, k: int) -> int:
     sets = list(itertools.accumulate(range(1, len(logits)), lambda before, i: before * (k - 1 + i) // i, initial=1))
     while True:
         digits *= 2
-        found = [bounds(q, digits) for q in logits]
+        weights = [bounds(q, digits) for q in logits]
         low, high = (
-            list(itertools.accumulate(n * pair[end] for n, pair in zip(sets, found, strict=True))) for end in (0, 1)
+            list(itertools.accumulate(n * pair[end] for n, pair in zip(sets, weights, strict=True))) for end in (0, 1)
         )
         first, last = uniform.low * low[-1], uniform.high * high[-1]
         for i in range(len(logits)):
@@ -130,8 +130,8 @@ def permute_and_flip(bits: Bits, scores: Floats, factor: Fraction) -> int:
     heads = gap < 0
     for i in np.flatnonzero(np.abs(gap) <= 4 * (chance * off + ROUNDING)):
         heads[i] = _heads(Uniform(bits, int(words[i]), 64), factor * (Fraction(best) - Fraction(scores[i])))
-    found = np.flatnonzero(heads)
-    return int(found[bits.integers.randrange(found.size)])
+    winners = np.flatnonzero(heads)
+    return int(winners[bits.integers.randrange(winners.size)])
 
 
 def _heads(uniform: Uniform, q: Fraction) -> bool:
@@ -150,12 +150,12 @@ def _heads(uniform: Uniform, q: Fraction) -> bool:
 
 def laplace_max(bits: Bits, scores: Floats, factor: Fraction) -> int:
     """The place of the largest factor·score + Laplace noise of scale 1."""
-    found, best = 0, _Noisy(bits, factor * Fraction(scores[0]))
+    winner, best = 0, _Noisy(bits, factor * Fraction(scores[0]))
     for i in range(1, scores.size):
         other = _Noisy(bits, factor * Fraction(scores[i]))
         if other.above(best):
-            found, best = i, other
-    return found
+            winner, best = i, other
+    return winner
 
 
 class _Noisy:

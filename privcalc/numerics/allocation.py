@@ -133,9 +133,9 @@ class AllocationTransform(ClosedTransform):
         """Return K(c), shape (n,), and a bound on its error; where c is too large, an upper bound."""
         value, error = self.above(c), np.zeros_like(c)
         for i in np.flatnonzero(self._known(c)):
-            found, off = self._real(self._order(float(c[i])))
+            log_moment, off = self._real(self._order(float(c[i])))
             if off < ROUGH:
-                value[i], error[i] = found, off
+                value[i], error[i] = log_moment, off
         return RealValues(value, error)
 
     @QUIET
@@ -191,24 +191,24 @@ class ConcentratedTransform:
     def _real(self, c: float) -> tuple[float, float]:
         """K(c); an error too large for use where R is no constant."""
         try:
-            found = self.law.moments(self._order(c), np.zeros(1))
+            moments = self.law.moments(self._order(c), np.zeros(1))
         except OverflowError:
             return 0.0, math.inf
-        value = float(found.values[0].real)
-        share = found.error / value if value > 0 else math.inf
+        value = float(moments.values[0].real)
+        share = moments.error / value if value > 0 else math.inf
         if not share < 0.5:
             return 0.0, math.inf
-        k = math.log(value) + found.log_scale
-        return k, -math.log1p(-share) + found.scale_error + 4 * UNIT * (abs(k) + abs(found.log_scale))
+        k = math.log(value) + moments.log_scale
+        return k, -math.log1p(-share) + moments.scale_error + 4 * UNIT * (abs(k) + abs(moments.log_scale))
 
     @QUIET
     def log_real(self, c: Floats) -> RealValues:
         """Return K(c), shape (n,), and a bound on its error; where R is no constant, an upper bound."""
         value, error = self.whole.above(c), np.zeros_like(c)
         for i, x in enumerate(c.tolist()):
-            found, off = self._real(x)
+            log_moment, off = self._real(x)
             if off < ROUGH:
-                value[i], error[i] = found, off
+                value[i], error[i] = log_moment, off
         return RealValues(value, error)
 
     @QUIET
@@ -216,14 +216,14 @@ class ConcentratedTransform:
         """Return log M(c + iv)/M(c) at v = 0, step, …, shape (size,), and the slack."""
         if not self._real(c)[1] < ROUGH:
             raise OverflowError("R is no constant")
-        found = self.law.moments(self._order(c), np.asarray(step * np.arange(size), dtype=np.float64))
-        start = float(found.values[0].real)
-        share = found.error / start
+        moments = self.law.moments(self._order(c), np.asarray(step * np.arange(size), dtype=np.float64))
+        start = float(moments.values[0].real)
+        share = moments.error / start
         if not share < ROUGH:
             raise OverflowError("R is no constant")
-        log = np.log(found.values / start)
+        log = np.log(moments.values / start)
         return log_slack(
-            np.conj(log) if self.whole.add else log, np.asarray(2 * share * (1 + np.abs(found.values) / start))
+            np.conj(log) if self.whole.add else log, np.asarray(2 * share * (1 + np.abs(moments.values) / start))
         )
 
     @QUIET

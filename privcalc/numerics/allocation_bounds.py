@@ -78,18 +78,18 @@ class Grid:
         beyond = index == self.size - 1
         excess = float((masses * np.expm1(above))[beyond].sum())
         share = masses * np.where(beyond, 0.0, np.minimum(np.expm1(above) / math.expm1(self.step), 1.0))
-        found = np.bincount(index, masses - share, self.size) + np.bincount(index + 1, share, self.size + 1)[:-1]
-        return np.asarray(found, dtype=np.float64), excess, 2 * int(np.bincount(index).max())
+        on_grid = np.bincount(index, masses - share, self.size) + np.bincount(index + 1, share, self.size + 1)[:-1]
+        return np.asarray(on_grid, dtype=np.float64), excess, 2 * int(np.bincount(index).max())
 
     def merged(self, logs: Floats, masses: Floats) -> tuple[Floats, Floats, int]:
         """Logarithms of the means in the cells, their masses, and the largest number of terms."""
         index = np.clip(np.floor((logs - self.low) / self.step).astype(np.int64), -1, self.size - 1) + 1
-        found = np.bincount(index, masses, self.size + 1)
+        in_cells = np.bincount(index, masses, self.size + 1)
         base = self.low + self.step * np.arange(-1, self.size)
         over = np.bincount(index, masses * np.exp(logs - base[index]), self.size + 1)
-        kept = (found > 0) & (over > 0)
-        means = np.asarray(base[kept] + np.log(over[kept] / found[kept]), dtype=np.float64)
-        return means, np.asarray(found[kept], dtype=np.float64), int(np.bincount(index).max())
+        kept = (in_cells > 0) & (over > 0)
+        means = np.asarray(base[kept] + np.log(over[kept] / in_cells[kept]), dtype=np.float64)
+        return means, np.asarray(in_cells[kept], dtype=np.float64), int(np.bincount(index).max())
 
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(12)
@@ -152,15 +152,15 @@ def between(mu: float, number: int, size: int) -> tuple[Points, Points] | None:
     grid = Grid.of(mu, number, size)
     if grid.step > WIDEST * mu:
         return None
-    found = []
+    laws = []
     for one, spread in zip(_one(mu, grid), (False, True), strict=True):
         whole = one
         for bit in bin(number)[3:]:
             whole = _added(whole, whole, grid, spread=spread)
             if bit == "1":
                 whole = _added(whole, one, grid, spread=spread)
-        found.append(whole)
-    return found[0], found[1]
+        laws.append(whole)
+    return laws[0], laws[1]
 
 
 _SIZE = 4096
@@ -225,12 +225,12 @@ def _sum(a: _Law, b: _Law) -> _Law:
 
 
 def _power(law: _Law, count: int) -> _Law:
-    found = law
+    product = law
     for bit in bin(count)[3:]:
-        found = _sum(found, found)
+        product = _sum(product, product)
         if bit == "1":
-            found = _sum(found, law)
-    return found
+            product = _sum(product, law)
+    return product
 
 
 def scores(mu: float, steps: int, shifted: int, rate: float) -> Laws | None:

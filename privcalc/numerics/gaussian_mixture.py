@@ -230,13 +230,13 @@ class Draws(Counts):
 def _draws(law: Draws) -> Floats:
     with localcontext(Context(prec=60, Emin=MIN_EMIN, Emax=MAX_EMAX)):
         term = (law.records * (1 - 1 / Decimal(law.of)).ln()).exp()
-        found = []
+        masses = []
         for j in range(law.records + 1):
-            found.append(float(term))
-            if found[-1] < SMALLEST and j * law.of > law.records:
+            masses.append(float(term))
+            if masses[-1] < SMALLEST and j * law.of > law.records:
                 break
             term = term * (law.records - j) / ((j + 1) * (law.of - 1))
-    weights = np.array(found)
+    weights = np.array(masses)
     if weights[0] < SMALLEST:
         raise OverflowError("the chance that none takes part underflows")
     return weights[weights >= SMALLEST]
@@ -248,13 +248,13 @@ def _weights(law: Counts) -> Floats:
     n, d = law.rate.as_integer_ratio()
     k, whole = law.records, d**law.records
     term, rest = (d - n) ** k, whole
-    found = []
+    masses = []
     for j in range(law.most):
-        found.append(term / whole)
+        masses.append(term / whole)
         rest -= term
         term = term * n * (k - j) // ((d - n) * (j + 1))
-    found.append(rest / whole)
-    weights = np.array(found)
+    masses.append(rest / whole)
+    weights = np.array(masses)
     kept = np.flatnonzero(weights >= SMALLEST)
     if not kept.size or kept[0] > 0:
         raise OverflowError("the chance that none takes part underflows")

@@ -102,10 +102,10 @@ def _values(terms: Floats, piece: Indices, x: Floats) -> Floats:
         row = terms[piece[0], ::-1] if turned[0] else terms[piece[0]]
         return np.asarray(row @ ratio ** np.arange(degree + 1.0) * large**degree, dtype=np.float64)
     both = np.concatenate([terms, terms[:, ::-1]]).T
-    rows, found = piece + terms.shape[0] * turned, np.zeros_like(x)
+    rows, total = piece + terms.shape[0] * turned, np.zeros_like(x)
     for k in range(degree, -1, -1):
-        found = found * ratio + both[k][rows]
-    return np.asarray(found * large**degree, dtype=np.float64)
+        total = total * ratio + both[k][rows]
+    return np.asarray(total * large**degree, dtype=np.float64)
 
 
 @functools.lru_cache(maxsize=128)
@@ -139,12 +139,12 @@ def _exponential(y: float) -> Floats:
     last = next(
         k for k in range(1, 4096) if k > 2 * y and math.lgamma(k + 2) - (k + 1) * math.log(y) > -math.log(0.5 * _SERIES)
     )
-    found, term = np.ones(1), 1.0
+    coefficients, term = np.ones(1), 1.0
     for k in range(1, last + 1):
         term *= y / k
-        found = np.append(found, 0.0) + np.append(0.0, found)
-        found[-1] += term
-    return found
+        coefficients = np.append(coefficients, 0.0) + np.append(0.0, coefficients)
+        coefficients[-1] += term
+    return coefficients
 
 
 def _integral(terms: Floats) -> Floats:
@@ -160,10 +160,10 @@ def _coefficients(a: float, count: int) -> Floats:
     One number more: half of the density stays, half goes to the next piece, and its integral over the last unit comes,
     a/2 times, with the atoms' part.
     """
-    found = np.full((1, 1), 0.5 * a)
+    density = np.full((1, 1), 0.5 * a)
     for m in range(1, count):
         zero = np.zeros((1, m))
-        here, before = np.vstack([found, zero]), np.vstack([zero, found])  # degree m − 1
+        here, before = np.vstack([density, zero]), np.vstack([zero, density])  # degree m − 1
         up = np.arange(m + 1) / m
         half = 0.5 * (here + before)
         raised = np.hstack([half * (1 - up[:-1]), zero[0, :1].repeat(m + 1)[:, None]])
@@ -171,5 +171,5 @@ def _coefficients(a: float, count: int) -> Floats:
         since = np.hstack([np.zeros((m + 1, 1)), np.cumsum(here, axis=1)])
         until = np.hstack([np.cumsum(before[:, ::-1], axis=1)[:, ::-1], np.zeros((m + 1, 1))])
         atoms = np.array([math.ldexp(math.comb(m, i), -m) for i in range(m + 1)])
-        found = raised + 0.5 * a * ((since + until) / m + atoms[:, None])
-    return found
+        density = raised + 0.5 * a * ((since + until) / m + atoms[:, None])
+    return density

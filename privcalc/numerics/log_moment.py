@@ -41,10 +41,10 @@ def below_chords(log_moment: Callable[[Floats], Floats], c: Floats) -> Floats:
         return log_moment(c)
     # Chords from far below the least c add nothing.
     knots = KNOTS[np.searchsorted(KNOTS, 0.1 * c.min(), side="right") :]
-    found, values = np.split(log_moment(np.concatenate([c, knots])), [c.size])
+    direct, values = np.split(log_moment(np.concatenate([c, knots])), [c.size])
     least = knots * np.minimum.accumulate((values / knots)[::-1])[::-1]
     chords = np.interp(c, np.append(0.0, knots), np.append(0.0, least)) * (1 + 8 * UNIT)
-    return np.asarray(np.where(c <= 1, np.fmin(found, chords), found), dtype=np.float64)
+    return np.asarray(np.where(c <= 1, np.fmin(direct, chords), direct), dtype=np.float64)
 
 
 @np.errstate(over="ignore", under="ignore", divide="ignore", invalid="ignore")
@@ -62,7 +62,7 @@ def log_moment(pair: Profile, c: Floats) -> Floats:
 
 
 def _from_transform(transform: Transform, c: Floats) -> Floats:
-    found = np.full_like(c, np.inf)
+    bounds = np.full_like(c, np.inf)
     # One quadrature serves a decade of c; it may be out of reach for large ones.
     decade = np.floor(np.log10(c))
     for which in np.unique(decade):
@@ -72,8 +72,8 @@ def _from_transform(transform: Transform, c: Floats) -> Floats:
             value, error = transform.prepare(float(c[here].max()), 1, -800.0, cut=False).log_real(c[here])
         except OverflowError:
             break
-        found[here] = np.where(np.isfinite(value), value + error, np.inf)
-    return found
+        bounds[here] = np.where(np.isfinite(value), value + error, np.inf)
+    return bounds
 
 
 def _from_profile(pair: Profile, c: float, values: Values) -> float:

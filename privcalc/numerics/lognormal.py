@@ -29,6 +29,9 @@ NEAR = 14.0
 TURN = 2.0
 """By how many μ r is turned at most where relative precision is wanted: e^{−x²/2} grows e²-fold."""
 
+CELLS = 400_000
+"""Complex numbers at once, 6 MB. Only speed depends on it."""
+
 _BLOCK = 64
 """Terms that are summed at once."""
 
@@ -78,8 +81,7 @@ class Lognormal:
         mu = self.mu
         # r turns by 2θ ≤ ½π; on the line weights are e^{a²/2} ≤ 3.1 times as large, and so are their roundings.
         a = -min(math.pi / (4 * mu), 1.5)
-        step = 2 * math.pi * -a / (DIGITS + 2 * a * a)
-        step = short(step)  # so that the nodes are exact
+        step = short(2 * math.pi * -a / (DIGITS + 2 * a * a))  # the nodes are exact
         x = step * np.arange(math.floor(-(REACH + ROOM) / step), math.ceil((REACH + 2 * mu) / step) + 1)
         size = x * x + 40 + (2 * np.abs(x) + mu) * mu / math.sin(mu * -a)
         real = np.exp(mu * x - 0.5 * mu * mu)
@@ -110,16 +112,15 @@ class Lognormal:
         growth = float(self.growth(np.asarray(c)))
         near = growth <= NEAR
         rule = self._rule
-        found = np.empty(s.size, dtype=np.complex128)
-        # 5 MB of complex numbers at once. Empirical: only speed depends on it.
-        rows = max(1, 300_000 // rule.weights.size)
+        less_one = np.empty(s.size, dtype=np.complex128)
+        rows = max(1, CELLS // rule.weights.size)
         for at in range(0, s.size, rows):
             part = s[at : at + rows]
             terms = (
                 second(np.multiply.outer(part, rule.centred)) if near else expm1(-np.multiply.outer(part, rule.turned))
             )
-            found[at : at + rows] = np.sum(terms * rule.weights, axis=1)
-        value = log1p(found)
+            less_one[at : at + rows] = np.sum(terms * rule.weights, axis=1)
+        value = log1p(less_one)
         size = np.abs(s)
         if near:
             # |e^{−z} − 1 + z| ≤ ½|z|²m and ≤ 2m(1 + |z|), with m = max(1, |e^{−z}|) ≤ e^{c(1 − r cos α)}.
@@ -177,7 +178,7 @@ class Lognormal:
             terms, sizes, slopes = (
                 (second(z), 0.5 * modulus**2, modulus) if near else (np.exp(-z), *[np.exp(-z.real)] * 2)
             )
-            found = _correlated(terms, weights, every, per)
+            mean = _correlated(terms, weights, every, per)
             bound = UNIT * (_correlated(sizes, heavy, every, per) + _correlated(slopes * off, plain, every, per))
             here = slice(begin, end)
             modulus = np.abs(s[here])
@@ -187,14 +188,14 @@ class Lognormal:
                 bound += modulus**2 * (0.5 * grow * ends + most / rule) + UNIT * modulus * (
                     20 + 4 * np.abs(y[here]) + 4 * abs(low)
                 )
-                value[here] = log1p(found - s[here])
+                value[here] = log1p(mean - s[here])
             else:
                 far = modulus * math.cos(left) * math.exp(mu * (REACH + mu))
                 bound += grow * (float(ndtr(eta - REACH - ROOM)) + float(ndtr(eta - REACH)) * np.exp(-far))
                 # Moved up and down by b the integrand is at most e^{−|s|r·cos(left + μb)} times a density.
                 moved = np.exp(self.log_most(modulus * math.cos(left + mu * b)) + 0.5 * (back / mu + b) ** 2)
                 bound += 2 * moved / rule
-                value[here] = np.log(found)
+                value[here] = np.log(mean)
             share = bound * np.exp(-value[here].real)
             error[here] = np.where(share < 0.5, -np.log1p(-np.minimum(share, 0.5)), np.inf) + 4 * UNIT * np.abs(
                 value[here]
@@ -212,8 +213,8 @@ class Lognormal:
     def log_most_on_ray(self, size: Floats, angle: float) -> Floats:
         """Return an upper bound of log |φ| at size·e^{i·angle}, r being turned as in ``log_on_ray``."""
         back = min(angle, TURN * self.mu)
-        found = self.log_most((size * math.cos(angle - back)).ravel()).reshape(size.shape)
-        return np.asarray(np.minimum(found + 0.5 * (back / self.mu) ** 2, 0.0))
+        log_most = self.log_most((size * math.cos(angle - back)).ravel()).reshape(size.shape)
+        return np.asarray(np.minimum(log_most + 0.5 * (back / self.mu) ** 2, 0.0))
 
     @property
     def cells(self) -> int:
@@ -266,30 +267,30 @@ class Lognormal:
 def _correlated(values: Floats | Complexes, weights: Floats | Complexes, every: int, per: int) -> Any:
     """Σ_j weights_j values_{per·i + every·j}, one step being 1, in short sums, so that each is rounded little."""
     size = (values.size - every * (weights.size - 1) - 1) // per + 1
-    found = np.zeros(size, dtype=np.result_type(values, weights))
+    total = np.zeros(size, dtype=np.result_type(values, weights))
     for part in range(max(per, min(every, size))):
         # Of the points: those that one residue of i needs; of the weights: those of one residue of j.
         own, mine = (
             (values[part::per], np.conj(weights[part::per])) if per > 1 else (values[part::every], np.conj(weights))
         )
-        into = found if per > 1 else found[part::every]
+        into = total if per > 1 else total[part::every]
         for at in range(0, mine.size, _BLOCK):
             block = mine[at : at + _BLOCK]
             into += np.correlate(own[at : at + into.size + block.size - 1], block, "valid")
-    return found
+    return total
 
 
 def second(z: Complexes) -> Complexes:
     """e^{−z} − 1 + z: a series where |z| < ½."""
-    found = np.empty_like(z)
+    value = np.empty_like(z)
     near = z.real * z.real + z.imag * z.imag < 0.25
     far = z[~near]
-    found[~near] = np.exp(-far) - (1 - far)
+    value[~near] = np.exp(-far) - (1 - far)
     w = -z[near]
     # The next term is 2·2⁻¹⁴/16! = 6e-18 of the first one, z²/2.
     total = np.full_like(w, 1 / math.factorial(15))
     for j in range(14, 1, -1):
         total *= w
         total += 1 / math.factorial(j)
-    found[near] = total * w * w
-    return found
+    value[near] = total * w * w
+    return value

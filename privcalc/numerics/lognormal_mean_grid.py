@@ -17,7 +17,7 @@ import numpy as np
 from privcalc.numerics.elementary import log1p
 from privcalc.numerics.floats import QUIET, UNIT, Floats, short
 from privcalc.numerics.interfaces import Complexes
-from privcalc.numerics.lognormal import LogTransform, second
+from privcalc.numerics.lognormal import CELLS, REACH, LogTransform, second
 from privcalc.numerics.special import log_ndtr, ndtr
 
 RULE_DIGITS = 40.0
@@ -34,12 +34,6 @@ TURN = 1.3
 
 GONE = 120.0
 """λr^q where the rule ends."""
-
-REACH = 11.0
-"""Standard deviations that the rule covers on the left, and where the smallest are likely more."""
-
-_ROWS = 400_000
-"""Complex numbers at once, 6 MB. Only speed depends on it."""
 
 
 class Rule(NamedTuple):
@@ -91,8 +85,7 @@ class KeptLognormal:
 
     def _rule(self, real: float) -> Rule:
         mu, q = self.mu, self.power
-        step = 2 * math.pi * (self.turn / mu) / (RULE_DIGITS + math.log(self.number))
-        step = short(step)  # so that the nodes are exact
+        step = short(2 * math.pi * (self.turn / mu) / (RULE_DIGITS + math.log(self.number)))  # the nodes are exact
         last = ((math.log(GONE) - self.log_rate) / q + 0.5 * mu * mu) / mu
         first = REACH + mu * max(-real, 0.0)
         x = np.asarray(step * np.arange(math.floor(-first / step), math.ceil(last / step) + 1), dtype=np.float64)
@@ -108,23 +101,23 @@ class KeptLognormal:
         rule = self._rule(real)
         fade = faint * rule.fade
         zeta = np.asarray(real + 1j * imag, dtype=np.complex128)
-        found = np.empty(zeta.size, dtype=np.complex128)
+        less_one = np.empty(zeta.size, dtype=np.complex128)
         weights, log_kept = np.exp(rule.log_weights), rule.log_weights - fade
         kept, leaves = np.exp(-fade) * weights, -np.expm1(-fade) * weights
         near = rule.fade < 0.5
-        rows = max(1, _ROWS // rule.x.size)
+        rows = max(1, CELLS // rule.x.size)
         for at in range(0, zeta.size, rows):
             z = np.multiply.outer(zeta[at : at + rows], rule.less)
             # e^z·kept − 1 − z, whose mean is φ − 1: from e^z − 1 − z where nearly all is kept and z is small.
             terms = np.exp(z + log_kept) - (1 + z) * weights
             i, j = np.nonzero(near & (np.abs(z) < 0.5))
             terms[i, j] = second(-z[i, j]) * kept[j] - (1 + z[i, j]) * leaves[j]
-            found[at : at + rows] = np.sum(terms, axis=1)
+            less_one[at : at + rows] = np.sum(terms, axis=1)
         off = self._errors(rule, fade, real, np.abs(zeta), float(np.max(np.abs(imag))))
-        share = off / np.abs(1 + found)
+        share = off / np.abs(1 + less_one)
         known = share < 0.5
         # Where φ has no digits left it counts as a number that is larger, and off by thrice itself.
-        value = np.where(known, log1p(found), np.log(3 * off))
+        value = np.where(known, log1p(less_one), np.log(3 * off))
         error = np.where(known, -np.log1p(-np.minimum(share, 0.5)), math.log(3)) + 4 * UNIT * np.abs(value)
         return LogTransform(value, error)
 
@@ -265,8 +258,8 @@ class Concentrated:
     def log_mass(self, tilt: float, faint: float = 1.0) -> float:
         """An upper bound of log E e^{z(R − 1)}; with ``faint``·λ for λ."""
         value, error = self.one.log_transform(tilt / self.steps, np.zeros(1), faint)
-        found = self.steps * float(value[0].real + error[0])
-        return found + 8 * UNIT * abs(found) if math.isfinite(found) else math.inf
+        log_mass = self.steps * float(value[0].real + error[0])
+        return log_mass + 8 * UNIT * abs(log_mass) if math.isfinite(log_mass) else math.inf
 
     @QUIET
     def log_above(self, order: float) -> float:
@@ -274,12 +267,12 @@ class Concentrated:
 
         It holds as y^p is below an exponential.
         """
-        found = math.inf
+        least = math.inf
         for share in (0.6, 0.8, 0.9, 1.0, 1.1, 1.2, 1.5):
             d = share * order * self.deviation**2
             tilt = order / (1 + d)
-            found = min(found, order * math.log1p(d) - tilt * d + self.log_mass(tilt, math.cos(TURN)))
-        return found + 1e-12 * (1 + abs(found))
+            least = min(least, order * math.log1p(d) - tilt * d + self.log_mass(tilt, math.cos(TURN)))
+        return least + 1e-12 * (1 + abs(least))
 
     @QUIET
     def moments(self, order: float, v: Floats) -> Moments:
@@ -294,17 +287,17 @@ class Concentrated:
         at = TILTS + round(2 * order * self.deviation)
         if not 0 <= at <= 2 * TILTS:
             raise OverflowError("the moment is too high")
-        found = window(self, at, level)
-        logs = np.log1p(found.grid)
-        base = np.exp(order * logs - found.tilt * found.grid)
-        shape = _shape(found.low, found.high, found.width, found.grid)
+        law = window(self, at, level)
+        logs = np.log1p(law.grid)
+        base = np.exp(order * logs - law.tilt * law.grid)
+        shape = _shape(law.low, law.high, law.width, law.grid)
         total = float(base @ shape)
-        terms = base * shape * found.weights
+        terms = base * shape * law.weights
         values = np.asarray(np.exp(1j * np.multiply.outer(v, logs)) @ terms, dtype=np.complex128)
-        units = found.grid.size + 24 + (8 * abs(order) + 6 * band) * np.abs(logs) + 8 * np.abs(found.tilt * found.grid)
-        error = float(np.abs(terms) @ units) * UNIT + total * (found.spread + 2 * math.exp(-TAIL))
-        error += self._interpolation(found, order, band) + self._outside(found, order)
-        return Moments(values, error * (1 + 1e-6), found.log_mass, found.mass_error)
+        units = law.grid.size + 24 + (8 * abs(order) + 6 * band) * np.abs(logs) + 8 * np.abs(law.tilt * law.grid)
+        error = float(np.abs(terms) @ units) * UNIT + total * (law.spread + 2 * math.exp(-TAIL))
+        error += self._interpolation(law, order, band) + self._outside(law, order)
+        return Moments(values, error * (1 + 1e-6), law.log_mass, law.mass_error)
 
     def _interpolation(self, found: Window, order: float, band: float) -> float:
         """Bound the error of the trigonometric sum in the window, and what weights below 1 leave out."""

@@ -108,8 +108,8 @@ class Mean:
             raise OverflowError("the ray has too many nodes")
         start = low - math.log(t)
         parts = [(start, nodes)] if shared else [(start + mu * mu * j, size) for j in range(k + 1)]
-        found = [self.total.one.log_on_ray(begin, step, number, angle) for begin, number in parts]
-        log, error = (np.concatenate(ends) for ends in zip(*found, strict=True))
+        pieces = [self.total.one.log_on_ray(begin, step, number, angle) for begin, number in parts]
+        log, error = (np.concatenate(ends) for ends in zip(*pieces, strict=True))
         y: Floats = low + step * np.arange(size, dtype=np.float64)
         modulus = np.exp(np.concatenate([begin + step * np.arange(number) for begin, number in parts]))
         phi = np.exp(log)
@@ -151,12 +151,12 @@ class Mean:
         """Log bounds of |E R^k e^{−uR}| for each power up to k."""
         # Any turn up to ϑ and any q ≥ j are valid: points close enough to be near the best one.
         beta = np.linspace(0, angle, 12)[:, None, None]
-        found = []
+        bounds = []
         for j in range(k + 1):
             q = np.maximum(j, np.geomspace(0.5, 2000, 40))[:, None]
             turned = np.min(self._log_power(j, angle, beta, q) - q * y, axis=(0, 1))
-            found.append(np.minimum(turned, self.total.log_moments[j]))
-        return np.array(found)
+            bounds.append(np.minimum(turned, self.total.log_moments[j]))
+        return np.array(bounds)
 
 
 def _turns(order: Order, angle: float) -> tuple[Floats, Floats]:
@@ -168,12 +168,12 @@ def _turns(order: Order, angle: float) -> tuple[Floats, Floats]:
 
 def _power(terms: NDArray[Number], t: int) -> NDArray[Number]:
     """The t-th power of a power series in the first axis, of constant term 1, which stays 1."""
-    found = terms
+    product = terms
     for bit in bin(t)[3:]:
-        found = _times(found, found)
+        product = _times(product, product)
         if bit == "1":
-            found = _times(found, terms)
-    return found
+            product = _times(product, terms)
+    return product
 
 
 def _times(a: NDArray[Number], b: NDArray[Number]) -> NDArray[Number]:
@@ -261,9 +261,9 @@ def real_moment(mean: Mean, order: Order, ray: Ray) -> tuple[float, float]:
     error = float(weights @ ray.errors[order.k]) + float(terms @ rounding)
     error += math.exp(mean.ends(order, ray) - log_gamma - top)
     share = error / total + math.exp(log_alias(order.alpha, ray, spacing(order.alpha, 0.0)[1], 0.0))
-    found = math.log(total) + top
-    return found, (-math.log1p(-share) if share < 0.5 else math.inf) + 8 * UNIT * (
-        1 + abs(top) + abs(found) + abs(log_gamma)
+    log_moment = math.log(total) + top
+    return log_moment, (-math.log1p(-share) if share < 0.5 else math.inf) + 8 * UNIT * (
+        1 + abs(top) + abs(log_moment) + abs(log_gamma)
     )
 
 
@@ -281,7 +281,7 @@ def loss(alpha: float, v: Floats, angle: Floats) -> Floats:
 
 def angles(alpha: float, v: Floats) -> list[tuple[float, int, int]]:
     """Rays, and from which of the nodes to which each serves."""
-    found, start = [], 0
+    rays, start = [], 0
     while start < v.size:
         low, high = math.atan2(v[start], alpha), 0.5 * math.pi
         # 40 halvings leave 1e-12 of a right angle; any angle is valid.
@@ -296,9 +296,9 @@ def angles(alpha: float, v: Floats) -> list[tuple[float, int, int]]:
         # A little more than ``GAIN``, so that rounding cannot leave the first node out.
         good = loss(alpha, v[start:], np.asarray(angle)) <= 1.001 * GAIN + 1e-6
         end = v.size if good.all() else start + int(np.argmin(good))
-        found.append((angle, start, end))
+        rays.append((angle, start, end))
         start = end
-    return found
+    return rays
 
 
 def on_ray(

@@ -114,9 +114,9 @@ class LognormalSum:
             if left & 1:
                 power = _log_product(power, log_one)
             log_one, left = _log_product(log_one, log_one), left >> 1
-        found = power + gammaln(j + 1)
+        log_moments = power + gammaln(j + 1)
         return np.asarray(
-            found + 1e-12 * (1 + np.abs(found) + np.abs(power) + 40 * self.mu**2 * j * j), dtype=np.float64
+            log_moments + 1e-12 * (1 + np.abs(log_moments) + np.abs(power) + 40 * self.mu**2 * j * j), dtype=np.float64
         )
 
     @QUIET
@@ -182,8 +182,8 @@ class LognormalSum:
                 if low not in lines:
                     lines[low] = self._line(low, high)
                 line = lines[low]
-            found = self._known(k[here], line) if line is not None else self._bounded(k[here])
-            for end, values in zip(ends, found, strict=True):
+            values_here = self._known(k[here], line) if line is not None else self._bounded(k[here])
+            for end, values in zip(ends, values_here, strict=True):
                 end[here] = values
         return Deviation(*ends)
 
@@ -317,12 +317,12 @@ class LognormalSum:
         scale = np.exp(c * k + line.log_scale)
         moduli = np.abs(line.values)
         errors = line.errors + moduli * UNIT * (4 * modulus * reach + 8 * (c * reach + abs(line.log_scale) + 1))
-        found = []
+        sums = []
         for power, tail, alias in zip((1, 2), line.tails, line.alias, strict=True):
             total = waves(line.values / s**power, line.step, k) * line.step / math.pi
             spread = float((errors / modulus**power).sum()) * line.step / math.pi
-            found += [scale * total, scale * (spread + tail) * (1 + 1e-9) + alias]
-        mass, mass_error, value, error = found
+            sums += [scale * total, scale * (spread + tail) * (1 + 1e-9) + alias]
+        mass, mass_error, value, error = sums
         if line.variance:
             # E(S − n − k)_+ less that of N(0, v) is what E(n + k − S)_+ is less that of N(0, v).
             deviation = math.sqrt(line.variance)
@@ -348,12 +348,12 @@ def waves(terms: Complexes, step: float, k: Floats) -> Floats:
     rows = -(-terms.size // block)
     padded = np.zeros(rows * block, dtype=np.complex128)
     padded[: terms.size] = terms
-    found = np.empty(k.size)
+    sums = np.empty(k.size)
     # 32 MB of complex numbers at once. Empirical: only speed depends on it.
     many = max(1, 2_000_000 // (rows + block))
     for at in range(0, k.size, many):
         part = k[at : at + many]
         inner = np.exp(1j * step * np.arange(block)[:, None] * part)
         outer = np.exp(1j * step * block * np.arange(rows)[:, None] * part)
-        found[at : at + many] = ((padded.reshape(rows, block) @ inner) * outer).sum(axis=0).real
-    return found
+        sums[at : at + many] = ((padded.reshape(rows, block) @ inner) * outer).sum(axis=0).real
+    return sums

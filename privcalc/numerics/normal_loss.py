@@ -47,8 +47,8 @@ class Logs(Generic[_Array]):
 
     def at(self, s: complex | Floats | Complexes) -> _Array:
         """A + sL; for many s, a row each."""
-        found: _Array = np.multiply.outer(s, self.loss) + self.density
-        return found
+        exponent: _Array = np.multiply.outer(s, self.loss) + self.density
+        return exponent
 
     def size(self, s: float | Floats) -> Floats:
         """Return the size, in units, of the rounding error of A + sL for |s| = ``s``, shape s.shape + nodes.shape."""
@@ -201,9 +201,9 @@ class PreparedNormalLoss:
         """Return the error of M(c) that comes from the cut, over e^log_scale; ∞ where it overflows even so."""
         if not self.cut:
             return np.zeros_like(np.atleast_1d(c))
-        found = log_edge(self.of, np.asarray(c), self.line, float(self.nodes[-1]) + 0.5 * self.step)
+        log_error = log_edge(self.of, np.asarray(c), self.line, float(self.nodes[-1]) + 0.5 * self.step)
         with np.errstate(over="ignore"):
-            return np.asarray(np.exp(found - log_scale))
+            return np.asarray(np.exp(log_error - log_scale))
 
     def _missed(self, log_m: Floats | float) -> Floats:
         """Return the quadrature error relative to M(c); a cut may leave less than 1 of it."""

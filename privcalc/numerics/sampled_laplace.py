@@ -249,8 +249,8 @@ class SampledLaplaceTransform:
             bound = np.maximum(bound, np.where(u < last, beyond[at], 0.0))
         else:
             bound = np.where(u < last, 1.0, bound)
-        found = np.log(np.maximum(bound, tail)) + 4 * spare
-        return np.asarray(np.minimum(np.nan_to_num(found, nan=0.0), 0.0), dtype=np.float64)
+        log_bound = np.log(np.maximum(bound, tail)) + 4 * spare
+        return np.asarray(np.minimum(np.nan_to_num(log_bound, nan=0.0), 0.0), dtype=np.float64)
 
 
 @np.errstate(over="ignore", divide="ignore", invalid="ignore")
@@ -277,11 +277,11 @@ def middle_profile(a: float, q: float, epsilon: Floats, *, add: bool) -> tuple[F
         mass = 0.5 * q * root + 0.5 * (1 - q) * (np.exp(-0.5 * (loss + a)) - math.exp(-a))
     # At least the density at the largest loss.
     top, steep = (-low, math.exp(a) / q if a < 700 else math.inf) if add else (high, 1 / q)
-    found = np.where(epsilon < top, value + beyond * whole, 0.0)
+    delta = np.where(epsilon < top, value + beyond * whole, 0.0)
     size = UNIT * (1 + a) * (np.abs(epsilon) + abs(low) + abs(high))
     edge = np.where(np.abs(epsilon - top) <= 64 * size, (16 * size) ** 2 * steep, 0.0)
-    return np.asarray(found), np.asarray(
-        64 * UNIT * (1 + a + np.abs(epsilon)) * (found + np.maximum(mass, 0.0)) + edge + TINY
+    return np.asarray(delta), np.asarray(
+        64 * UNIT * (1 + a + np.abs(epsilon)) * (delta + np.maximum(mass, 0.0)) + edge + TINY
     )
 
 

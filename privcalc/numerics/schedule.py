@@ -30,6 +30,15 @@ from privcalc.numerics.normal_loss import quadrature_error, trapezoid
 from privcalc.numerics.sampled_gaussian import SampledGaussianTransform
 from privcalc.numerics.special import log_normal_tail
 
+LEAST = 4
+"""Entries from which a common grid is worth its while."""
+
+RATIO, SPREAD = 1.5, 12.0
+"""Entries share a grid if no μ is more than so many times another, and no two means lie more than so many μ apart."""
+
+_MAX_NODES = 60_000
+"""Empirical: more are refused as too slow."""
+
 _ROWS, _CELLS = 256, 2_000_000
 """Entries at once, and (node, column) pairs at once, 32 MB. Only speed depends on them."""
 
@@ -173,8 +182,8 @@ class PreparedSchedule:
 
     def edge(self, c: Floats | float) -> Floats:
         """Errors of all uses together that come from the cut."""
-        found = self._edge(np.atleast_1d(np.asarray(c, dtype=np.float64)), np.zeros(()))
-        return np.asarray((found * self.counts).sum(axis=1), dtype=np.float64)
+        errors = self._edge(np.atleast_1d(np.asarray(c, dtype=np.float64)), np.zeros(()))
+        return np.asarray((errors * self.counts).sum(axis=1), dtype=np.float64)
 
     def _missed(self, k: Floats) -> Floats:
         with np.errstate(over="ignore"):
@@ -203,16 +212,16 @@ class PreparedSchedule:
             if near.any():  # M = e^{−p g(λ)} (1 + E[e^{p g} − 1])
                 z, weights = np.multiply.outer(p[near], self._real), np.exp(log_weights).T
                 change = np.expm1(z)
-                found = change @ weights
-                more = np.log1p(found)
+                less_one = change @ weights
+                more = np.log1p(less_one)
                 value[near, rows] = fixed[near] + more
                 if sharp:
                     error = np.abs(change) @ (weights * (depth + 6 * square.T))
                     error += 12 * (np.abs(z) * np.exp(np.maximum(z, 0.0))) @ weights
                 else:  # |e^z − 1| ≤ (e^z − 1) + 2
                     # 2.1: twice the sum of the weights, which is 1 but for the rule's error.
-                    error = (found + 2.1) * roughly[near]
-                rounding[near, rows] = UNIT * (error / (1 + found) + 12 * np.abs(fixed[near]) + 4 * np.abs(more))
+                    error = (less_one + 2.1) * roughly[near]
+                rounding[near, rows] = UNIT * (error / (1 + less_one) + 12 * np.abs(fixed[near]) + 4 * np.abs(more))
             for block in np.unique(which[~near]).tolist():  # relative to powers nearby, the largest term being 1
                 here = ~near & (which == block)
                 top = float(p[here].max())
@@ -253,11 +262,11 @@ class PreparedSchedule:
         value, rounding = self._values(np.array([c]))
         k, p = value[0], float(self._power(c))
         means = np.stack([self._real, np.exp(self.y - self._real) * self.of.reference], axis=1) ** 2
-        found = np.empty((k.size, 2))
+        squares = np.empty((k.size, 2))
         for rows, _, log_weights in self._blocks():
-            found[rows] = np.exp(log_weights + p * self._real + (p * self.of.fixed[rows] - k[rows])[:, None]) @ means
+            squares[rows] = np.exp(log_weights + p * self._real + (p * self.of.fixed[rows] - k[rows])[:, None]) @ means
         # E|g| ≤ √E[g²], and so for the share; what the rule misses of these is far less than what is added.
-        root = np.sqrt(found)
+        root = np.sqrt(squares)
         loss = 1.001 * root[:, 0] + 1e-5 * root[:, 1] + 1e-7 * float(np.max(np.abs(self._real)))
         moved = self._moved(loss + np.abs(self.of.fixed), np.minimum(1.001 * root[:, 1] + 1e-7, 1.0))
         edge = np.log1p(self._edge(np.array([c]), value)[0])
@@ -297,9 +306,9 @@ class PreparedSchedule:
                 if len(starts) > 1:
                     turns = fan_less_one(log, step, part.stop - start, start)
                 error = (off[rows] + at.moved[rows] * abs(p))[:, None] + np.multiply.outer(slope, u[part])
-                value, more = _log_product(_product(weights, turns), error, self.counts[rows])
-                total[part] += value
-                slack[part] += more + 2 * UNIT * np.abs(total[part])
+                factors, more = log_slack(log1p(_product(weights, turns)), error)
+                total[part] += self.counts[rows] @ factors
+                slack[part] += self.counts[rows] @ (more + 4 * UNIT * np.abs(factors)) + 2 * UNIT * np.abs(total[part])
         turn = float((self.counts * self.of.fixed).sum())
         blur = 64 * u * float((self.counts * np.abs(self.of.fixed)).sum()) + 80 * float(
             (self.counts * np.abs(at.k)).sum()
@@ -334,9 +343,9 @@ class PreparedSchedule:
             for rows, _, log_weights in self._blocks():
                 mus, k = self.of.mu[rows, None], at.k[rows, None]
                 with np.errstate(over="ignore", divide="ignore"):
-                    found = np.exp(log_weights + p * (real + self.of.fixed[rows, None]) - k) @ columns
+                    turned = np.exp(log_weights + p * (real + self.of.fixed[rows, None]) - k) @ columns
                     lift, wide = np.exp(0.5 * (theta / mus) ** 2), np.exp(0.5 * (theta**2 + psi**2) / mus**2)
-                    change = lift * (found[:, : u.size] + rounding * found[:, u.size :])
+                    change = lift * (turned[:, : u.size] + rounding * turned[:, u.size :])
                     more = np.maximum(1.0, np.exp(-k)) * strip * wide + spare[rows, None]
                     best[rows] = np.fmin(best[rows], np.log(change + more))
         best = np.minimum.accumulate(best, axis=1) + (at.error + abs(p) * at.moved)[:, None]
@@ -348,53 +357,24 @@ def _product(a: Complexes, b: Complexes) -> Complexes:
     return np.asarray(sum(a[:, i : i + 32] @ b[i : i + 32] for i in range(0, b.shape[0], 32)), dtype=np.complex128)
 
 
-def _log_product(change: Complexes, error: Floats, counts: Floats) -> tuple[Complexes, Floats]:
-    """Σ n log(1 + change) over the rows, and a bound of what errors of these make of it.
-
-    Where all counts are 1 and no factor is small, it is the logarithm of a product, up to multiples of 2πi.
-    """
-    if np.all(counts == 1):
-        m = 1 + change
-        square = m.real**2 + m.imag**2
-        # |m| > 0.1: a product of 64 of them is above 1e-64, far from underflow, and its logarithm keeps its digits.
-        if float(square.min()) > 1e-2:
-            value = np.zeros(m.shape[1], dtype=np.complex128)
-            for i in range(0, m.shape[0], 64):
-                value += np.log(np.multiply.reduce(m[i : i + 64], axis=0))
-            return value, (error / np.sqrt(square)).sum(axis=0) * (1 + 1e-9) + 6 * UNIT * m.shape[0]
-    found, slack = log_slack(log1p(change), error)
-    rounding = 4 * UNIT * np.abs(found)
-    return np.asarray(counts @ found, dtype=np.complex128), np.asarray(counts @ (slack + rounding), dtype=np.float64)
-
-
-LEAST = 4
-"""Entries from which a common grid is worth its while."""
-
-RATIO, SPREAD = 1.5, 12.0
-"""Entries share a grid if no μ is more than so many times another, and no two means lie more than so many μ apart."""
-
-_MAX_NODES = 60_000
-"""Empirical: more are refused as too slow."""
-
-
 def grouped(entries: list[tuple[Transform, int]]) -> list[tuple[Transform, int]]:
     """Return the same entries with sampled Gaussians of one direction and of like parameters as one transform."""
     sampled = [(t, n) for t, n in entries if isinstance(t, SampledGaussianTransform)]
     if len(sampled) < LEAST:
         return entries
-    found: list[tuple[Transform, int]] = [(t, n) for t, n in entries if not isinstance(t, SampledGaussianTransform)]
+    transforms = [(t, n) for t, n in entries if not isinstance(t, SampledGaussianTransform)]
     for add, part in groupby(
         sorted(sampled, key=lambda entry: (entry[0].add, entry[0].mu)), lambda entry: entry[0].add
     ):
         for alike in _alike(list(part)):
             if len(alike) < LEAST:
-                found += alike
+                transforms += alike
             else:
                 mu, q, count = (
                     np.array(x, dtype=np.float64) for x in zip(*((t.mu, t.q, n) for t, n in alike), strict=True)
                 )
-                found.append((ScheduleTransform(mu, q, count, add), 1))
-    return found
+                transforms.append((ScheduleTransform(mu, q, count, add), 1))
+    return transforms
 
 
 def _alike(

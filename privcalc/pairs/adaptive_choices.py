@@ -46,9 +46,9 @@ class ChoicesPair(SymmetricPair):
             if above is not None:
                 high[open_] = np.minimum(high[open_], above.bounds(epsilon[open_])[1])
             if below is not None:
-                found, _, slope = below.bounds(epsilon[open_])
-                better = found > low[open_]
-                low[open_[better]], tail[open_[better]] = found[better], slope[better]
+                attained, _, slope = below.bounds(epsilon[open_])
+                better = attained > low[open_]
+                low[open_[better]], tail[open_[better]] = attained[better], slope[better]
         middle = 0.5 * (low + high)
         return ProfileValues(middle, tail, (0.5 * (high - low)) * (1 + 4 * UNIT) + 4 * UNIT * middle + TINY)
 
@@ -88,13 +88,13 @@ class ChoicesPair(SymmetricPair):
 
 def playable(levels: Levels) -> tuple[bool, bool]:
     """Whether the game gives a narrower answer than its limit, and is played to its end: from above, and from below."""
-    found = []
+    levels_played = []
     for orders in (True, False):
         fine = (
             sum(count for _, count in levels) > 1 and choices.fineness(levels, SMALL, orders=orders) >= choices.COARSEST
         )
-        found.append(fine and choices.solve(levels, SMALL)[not orders] is not None)
-    return found[0], found[1]
+        levels_played.append(fine and choices.solve(levels, SMALL)[not orders] is not None)
+    return levels_played[0], levels_played[1]
 
 
 def gaussian_mu(levels: Levels) -> float:

@@ -133,9 +133,9 @@ class AllocationPair(Pair):
         """Return the profile with more digits where it has few, δ lying between those of two pairs on a grid."""
         delta, tail, error = (value.copy() for value in known)
         few = np.flatnonzero(error > _ROUGH * delta)
-        found = _between(self.mu, self.steps) if few.size else None
-        if found is not None:
-            (merged, _), (spread, _) = (pairs[:: -1 if self.add else 1] for pairs in found)
+        laws = _between(self.mu, self.steps) if few.size else None
+        if laws is not None:
+            (merged, _), (spread, _) = (pairs[:: -1 if self.add else 1] for pairs in laws)
             low, high = merged.profile(epsilon[few]), spread.profile(epsilon[few])
             bottom, top = low.delta - low.error, np.minimum(high.delta + high.error, (delta + error)[few])
             # No less than the error of the line, so that what its slope may be off is known from it.
@@ -239,10 +239,10 @@ class RemovingPair(AllocationPair):
     def among(self) -> Pair:
         """The merged pair with a leak, at least the pair: they differ only beyond the pair's end, by at most δ."""
         whole = AllocationPair(self.mu, self.steps, add=False)
-        found = _end(whole) if whole.transform is None else None
-        if found is None:
+        cut = _end(whole) if whole.transform is None else None
+        if cut is None:
             return whole
-        end, most = found
+        end, most = cut
         return LeakPair(MergedPair(whole, end), most / (1 - most) * (1 + 8 * UNIT), 0.0, 0.0)
 
 

@@ -130,7 +130,7 @@ class UsersPair(Pair):
     def profile(self, epsilon: Floats) -> ProfileValues:
         """P(t > t*) − e^ε Q(t > t*) at a t* just below that where the loss is ε; what that costs is in the error."""
         t = _thresholds(self, epsilon)
-        loss = _loss(self, t)
+        loss, _ = _rising_loss(self, t)
         log_p, log_q = _log_beyond(self.mu, self.up, t), _log_beyond(-self.mu, self.down, t)
         p = np.exp(log_p.value)
         tail = np.where(t >= self._far, 0.0, np.exp(epsilon + log_q.value))  # there P has nothing left
@@ -186,22 +186,12 @@ def _log_beyond(mu: float, law: Counts | None, t: Floats) -> LogRatio:
     return law.log_beyond(mu, t)
 
 
-def _loss(pair: UsersPair, t: Floats) -> LogRatio:
-    """log w(t) − log w'(−t)."""
-    value, size = np.zeros_like(t), np.zeros_like(t)
-    for law, sign in ((pair.up, 1), (pair.down, -1)):
-        if law is not None:
-            log, rounding = law.log_ratio(pair.mu, sign * t)
-            value, size = value + sign * log, size + rounding
-    return LogRatio(value, size)
-
-
 @functools.lru_cache(maxsize=64)
 def _grid(pair: UsersPair) -> tuple[Floats, Floats]:
     """Points t, from one where the loss is at most 0 to where P has nothing left, and the losses there."""
     low = 0.0 if pair.down is None else -0.5 * pair.mu * pair.down.means[1] / pair.down.means[0] * (1 + 1e-9)
     t = np.linspace(low, pair._far, _GRID)
-    return t, np.maximum.accumulate(_loss(pair, t).value)
+    return t, np.maximum.accumulate(_rising_loss(pair, t)[0].value)
 
 
 def _thresholds(pair: UsersPair, epsilon: Floats) -> Floats:
@@ -220,12 +210,12 @@ def _thresholds(pair: UsersPair, epsilon: Floats) -> Floats:
         low[left], high[left] = np.where(gap < 0, x, low[left]), np.where(gap > 0, x, high[left])
         noise = 8 * UNIT * (loss.size + goal)
         # Where it is found, one step down from it: by so much the loss is below ε for certain.
-        found = (np.abs(gap) <= 2 * noise) | (high[left] - low[left] <= 4 * UNIT * np.abs(high[left]))
+        done = (np.abs(gap) <= 2 * noise) | (high[left] - low[left] <= 4 * UNIT * np.abs(high[left]))
         step = (2 * np.abs(gap) + 3 * noise) / np.maximum(slope, TINY)
         down[left] = np.where(step < 1e-3, x - step, low[left])
         new = x - gap / np.maximum(slope, TINY)
         t[left] = np.where((new > low[left]) & (new < high[left]), new, 0.5 * (low[left] + high[left]))
-        left = left[~found]
+        left = left[~done]
         if not left.size:
             break
     return np.asarray(down, dtype=np.float64)

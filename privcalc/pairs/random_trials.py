@@ -62,11 +62,11 @@ class Table:
     def power(self, a: Floats) -> Floats:
         """Bound from above the probability, under either law, of events of probability a under the other."""
         x, d = np.exp(np.array(self.losses))[:, None], np.array(self.deltas)[:, None]
-        found = np.full_like(a, 1.0)
+        power = np.full_like(a, 1.0)
         for part in np.array_split(np.arange(a.size), max(1, a.size // 1000)):
             lines = np.minimum(x * a[part] + d, 1 - (1 - a[part] - d) / x + 1e-15)
-            found[part] = lines.min(axis=0)
-        return np.asarray(np.minimum(found * (1 + 1e-14) + 1e-300, 1.0), dtype=np.float64)
+            power[part] = lines.min(axis=0)
+        return np.asarray(np.minimum(power * (1 + 1e-14) + 1e-300, 1.0), dtype=np.float64)
 
 
 @dataclass(frozen=True)

@@ -42,15 +42,15 @@ def opposite(pair: Pair, rate: float) -> Pair:
     laws = inner.outcomes
     if laws is not None:
         p, q = ((1 - leak) * law for law in laws)
-        found: Pair = finite(np.append(p, 0.0), np.append(q, leak), rate) if leak else finite(p, q, rate)
+        two: Pair = finite(np.append(p, 0.0), np.append(q, leak), rate) if leak else finite(p, q, rate)
     elif leak or inner.gdp != 0:
-        found = OppositePair(inner, rate, leak)
+        two = OppositePair(inner, rate, leak)
     else:
         return inner
     if not isinstance(pair, LeakPair) or not leak:
-        return found
+        return two
     most, least, dropped = rate * leak, rate * pair.attained, rate * pair.dropped
-    return LeakPair(found, math.nextafter(most, 1.0), math.nextafter(least, 0.0), math.nextafter(dropped, 1.0))
+    return LeakPair(two, math.nextafter(most, 1.0), math.nextafter(least, 0.0), math.nextafter(dropped, 1.0))
 
 
 def finite(p: Floats, q: Floats, rate: float) -> DiscretePair:

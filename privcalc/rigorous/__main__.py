@@ -18,9 +18,9 @@ def main(path: str) -> int:
     document = json.loads(Path(path).read_bytes())
     prover, verdicts = Prover(document["run"], document["relation"]), set[str]()
     for epsilon, delta in finite_claims(document):
-        found = prover.decide(epsilon, delta)
-        verdicts.add(found.verdict)
-        print(f"δ({epsilon!r}) ≤ {delta!r} under {document['relation']}: {found.verdict}")
+        finding = prover.decide(epsilon, delta)
+        verdicts.add(finding.verdict)
+        print(f"δ({epsilon!r}) ≤ {delta!r} under {document['relation']}: {finding.verdict}")
     return 1 if "refuted" in verdicts else 3 if "undecided" in verdicts else 0
 
 

@@ -110,8 +110,8 @@ class Transform:
     def decay(self, c: float, u: float) -> Ball:
         """A bound of |φ(c + iu')| for all u' ≥ u: e^{θ²/2μ²}φ(c cos θ + u sin θ), for some θ."""
         theta = arb(self.sketch.best(c, u)[1])
-        found = ((theta / self.mu) ** 2 / 2).exp() * self.real(arb(c) * theta.cos() + arb(u) * theta.sin())
-        return found.min(arb(1))
+        bound = ((theta / self.mu) ** 2 / 2).exp() * self.real(arb(c) * theta.cos() + arb(u) * theta.sin())
+        return bound.min(arb(1))
 
     @cached_property
     def sketch(self) -> Sketch:

@@ -28,8 +28,8 @@ class RefusedError(ValueError):
 
 def precision(bits: int) -> AbstractContextManager[Any]:
     """Work with so many bits inside a ``with``."""
-    found: AbstractContextManager[Any] = flint.ctx.workprec(bits)
-    return found
+    context: AbstractContextManager[Any] = flint.ctx.workprec(bits)
+    return context
 
 
 def arb(value: Any) -> Ball:

@@ -84,10 +84,10 @@ def _apart(strategy: Described, bands: int, places: int) -> None:
 
 
 def _out(ball: Ball, *, low: bool) -> Fraction:
-    found = lower(ball) if low else upper(ball)
-    if not math.isfinite(found):
+    end = lower(ball) if low else upper(ball)
+    if not math.isfinite(end):
         raise UnprovableError("the sensitivity of correlated noise is out of range")
-    return Fraction(max(found, 0.0))
+    return Fraction(max(end, 0.0))
 
 
 class Squares:
@@ -113,8 +113,8 @@ def _column(strategy: Described) -> tuple[list[Ball], int, bool]:
             falls = all(x >= y for x, y in zip(numbers, (*numbers[1:], 0), strict=True))
             return [arb(x) for x in numbers], steps, falls
         case Described("SquareRoot", {"diagonals": kept}) if kept is None or kept <= steps:
-            found = [arb(1)]
+            coefficients = [arb(1)]
             for i in range(1, steps if kept is None else kept):
-                found.append(found[-1] * (2 * i - 1) / (2 * i))
-            return found, steps, True
+                coefficients.append(coefficients[-1] * (2 * i - 1) / (2 * i))
+            return coefficients, steps, True
     raise UnprovableError(f"{strategy}: not covered by the rigorous route")

@@ -84,11 +84,9 @@ def _mechanism(value: object, depth: int = 0) -> Described:
 
 def _read(reader: Reader | None, value: object, name: str, depth: int) -> Any:
     if reader is None:
-        return (
-            tuple(_mechanism(part, depth + 1) for part in value)
-            if isinstance(value, list)
-            else _mechanism(value, depth + 1)
-        )
+        if isinstance(value, list):
+            return tuple(_mechanism(part, depth + 1) for part in value)
+        return _mechanism(value, depth + 1)
     try:
         return reader(value)
     except (TypeError, ValueError, OverflowError):
@@ -110,20 +108,14 @@ def _within(value: Any, *, good: bool) -> Any:
     return value
 
 
-def _scale(value: object) -> Fraction:
-    return _within(found := _number(value), good=LEAST <= found <= LARGEST)  # type: ignore[no-any-return]
+def _real(good: Callable[[Fraction], bool]) -> Reader:
+    return lambda value: _within(number := _number(value), good=good(number))
 
 
-def _level(value: object) -> Fraction:
-    return _within(found := _number(value), good=found == 0 or LEAST <= found <= LARGEST)  # type: ignore[no-any-return]
-
-
-def _share(value: object) -> Fraction:
-    return _within(found := _number(value), good=0 <= found < 1)  # type: ignore[no-any-return]
-
-
-def _rate(value: object) -> Fraction:
-    return _within(found := _number(value), good=0 < found <= 1)  # type: ignore[no-any-return]
+_scale = _real(lambda x: LEAST <= x <= LARGEST)
+_level = _real(lambda x: x == 0 or LEAST <= x <= LARGEST)
+_share = _real(lambda x: 0 <= x < 1)
+_rate = _real(lambda x: 0 < x <= 1)
 
 
 def _whole(value: object) -> int:
@@ -149,7 +141,7 @@ def _word(*known: str) -> Reader:
 
 
 def _extended(value: object) -> Fraction | float:
-    return math.inf if value == "inf" else _within(found := _number(value), good=found >= 0)
+    return math.inf if value == "inf" else _within(number := _number(value), good=number >= 0)
 
 
 def _numbers(reader: Reader) -> Reader:

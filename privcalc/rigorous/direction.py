@@ -116,9 +116,9 @@ class DirectionBounds:
             quick = self._leaked(Found(0.0, self.contour.axis.chernoff(arb(epsilon)), "a Chernoff bound"))
             if quick.high <= delta:
                 return quick
-            found = exact(self.parts.factors, epsilon)
-            if found is not None:
-                return self._leaked(found)
+            closed = exact(self.parts.factors, epsilon)
+            if closed is not None:
+                return self._leaked(closed)
             # Where the leaks take all of δ, four digits of it are looked for, not ever more.
             target = math.log(max(rest, 1e-4 * delta))
             best = quick

@@ -73,8 +73,8 @@ def _profile(splines: Sequence[Laplace | Logistic], rest: Sequence[Factor]) -> P
     if splines:
         return Pieces(splines).profile
     if rest:
-        found: Profile = rest[0].profile  # type: ignore[attr-defined]
-        return found
+        profile: Profile = rest[0].profile  # type: ignore[attr-defined]
+        return profile
     return lambda epsilon: (-epsilon.expm1()).max(arb(0))
 
 
@@ -146,11 +146,11 @@ def _terms(splines: Sequence[Laplace | Logistic]) -> int:
 
 def _groups(splines: Sequence[Laplace | Logistic]) -> dict[Fraction, tuple[int, int]]:
     """a → (uses, Laplace ones)."""
-    found: dict[Fraction, tuple[int, int]] = {}
+    groups: dict[Fraction, tuple[int, int]] = {}
     for factor in splines:
-        n, m = found.get(factor.a, (0, 0))
-        found[factor.a] = n + factor.count, m + (factor.count if isinstance(factor, Laplace) else 0)
-    return found
+        n, m = groups.get(factor.a, (0, 0))
+        groups[factor.a] = n + factor.count, m + (factor.count if isinstance(factor, Laplace) else 0)
+    return groups
 
 
 class Pieces:
@@ -203,7 +203,7 @@ def _primitives(z: Ball, most: int) -> list[Ball]:
     for i in range(most + 3):
         terms.append(term)  # 2z^i/i!
         term = term * z / (i + 1)
-    found, tiny = [arb(0)] * (most + 2), arb(2) ** -(flint.ctx.prec + 20)
+    values, tiny = [arb(0)] * (most + 2), arb(2) ** -(flint.ctx.prec + 20)
     for k in (most + 1, most):
         # The terms from i = k + 1 on, two apart. Once z < i/2 each is less than a quarter of the one before.
         i, here, total = k + 1, terms[k + 1], arb(0)
@@ -211,7 +211,7 @@ def _primitives(z: Ball, most: int) -> list[Ball]:
             total += here
             here = here * z * z / ((i + 1) * (i + 2))
             i += 2
-        found[k] = total + (2 * here).union(arb(0))
+        values[k] = total + (2 * here).union(arb(0))
     for k in range(most - 1, -1, -1):
-        found[k] = found[k + 2] + terms[k + 1]
-    return found[: most + 1]
+        values[k] = values[k + 2] + terms[k + 1]
+    return values[: most + 1]

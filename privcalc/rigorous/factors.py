@@ -270,8 +270,8 @@ class Moments(Factor):
     def log_moment(self, c: float) -> Ball:
         """Return the smaller of the two given bounds of log M(c)."""
         at = Fraction(c)
-        found = self.xi + self.rho * (at + 1)
-        return arb(at * (found if self.most is None else min(found, self.most)))
+        rate = self.xi + self.rho * (at + 1)
+        return arb(at * (rate if self.most is None else min(rate, self.most)))
 
     @property
     def top(self) -> Ball | None:

@@ -198,20 +198,16 @@ def _drawn(mechanism: Described, count: int, relation: str, kind: Kind, add: boo
 
     See ``fixed_size.md`` and ``replacement.md``.
     """
-    base, size, of = (
-        _plain(mechanism.fields["mechanism"]),
-        mechanism.fields["batch_size"],
-        mechanism.fields["dataset_size"],
-    )
+    fields = mechanism.fields
+    base, size, of = _plain(fields["mechanism"]), fields["batch_size"], fields["dataset_size"]
     if mechanism.kind == "TruncatedPoissonSampled":
-        rate = mechanism.fields["rate"]
+        rate = fields["rate"]
         if size > of:
             raise UnprovableError(f"{mechanism}: batches are larger than the data set")
-        yield from (
-            _sampled(mechanism, count, relation, kind, add)
-            if rate < 1
-            else factors_of(base, count, relation, kind, add)
-        )
+        if rate < 1:
+            yield from _sampled(mechanism, count, relation, kind, add)
+        else:
+            yield from factors_of(base, count, relation, kind, add)
         if size <= of - 1:
             cut = _cut(of - 1, rate, size) * rate
             yield Leak(count, cut, Fraction(0), cut)
@@ -233,8 +229,7 @@ def _drawn(mechanism: Described, count: int, relation: str, kind: Kind, add: boo
     rate = Fraction(size, of)
     for part in factors_of(base, count, REPLACE_ONE, kind, add):
         if isinstance(part, Normal):
-            root = _root(part.square)
-            yield Sampled(count, root, rate, add)
+            yield Sampled(count, _root(part.square), rate, add)
         elif isinstance(part, Atoms):
             yield replace(part, rate=rate, add=add)
         else:
@@ -255,8 +250,8 @@ def _cut(records: int, rate: Fraction, size: int) -> Fraction:
     if rate == 1:
         return Fraction(1)
     with precision(192):
-        found = arb(rate).beta_lower(size, records - size + 1, regularized=True)
-        return Fraction(upper(found.min(arb(1))) if found.is_finite() else 1.0)
+        tail = arb(rate).beta_lower(size, records - size + 1, regularized=True)
+        return Fraction(upper(tail.min(arb(1))) if tail.is_finite() else 1.0)
 
 
 def _parallel(
@@ -266,12 +261,12 @@ def _parallel(
     if relation == REPLACE_ONE:
         raise RefusedError(f"relation = {relation}: {mechanism} has no guarantee under it")
     parts = several if isinstance(several, tuple) else ()
-    found = {tuple(factors_of(part, count, relation, kind, add)) for part in parts}
-    normal = [one[0] for one in found if len(one) == 1 and isinstance(one[0], Normal)]
-    if len(normal) == len(found) > 0:
+    different = {tuple(factors_of(part, count, relation, kind, add)) for part in parts}
+    normal = [one[0] for one in different if len(one) == 1 and isinstance(one[0], Normal)]
+    if len(normal) == len(different) > 0:
         yield max(normal, key=lambda part: part.square)
-    elif len(found) == 1:
-        yield from found.pop()
+    elif len(different) == 1:
+        yield from different.pop()
     else:
         raise UnprovableError(f"{mechanism}: the worst of different parts is not covered by the rigorous route")
 

@@ -153,19 +153,19 @@ class _Weights:
                 break
             half = [min(max(x + d, m // 2), m - 1) for x, d in zip(half, shift[m:], strict=True)]
         keep = n + m if not failed else failed[0] - 2 * m  # every line that matters so far was compared
-        found = [min(x, ONE) for x in best[m : m + max(keep, 0)]]
+        played = [min(x, ONE) for x in best[m : m + max(keep, 0)]]
         if failed:
-            if keep < m + 2 or found[-1] >= small:
+            if keep < m + 2 or played[-1] >= small:
                 raise UnprovableError("no line is shown to be the best")
-            return found
+            return played
         if n > end:
-            found[end + m :] = [0] * (len(found) - end - m)  # the largest loss
-            return found[: end + m + 1]
-        return found
+            played[end + m :] = [0] * (len(played) - end - m)  # the largest loss
+            return played[: end + m + 1]
+        return played
 
     def _best(self, value: Integers, lift: Integers, policy: Sequence[int]) -> tuple[Integers, list[int], list[int]]:
         """The best of all secants from x = −m on, rounded up; where this was not shown; where the best of five is."""
-        m, found, failed, shift = self.m, list[int](), list[int](), list[int]()
+        m, bests, failed, shift = self.m, list[int](), list[int](), list[int]()
 
         def line(t: int) -> int:
             return (self.high[t + 3] * value[at - t] >> BITS) + (self.low[t + 3] * value[at - t + m] >> BITS)
@@ -190,12 +190,12 @@ class _Weights:
             if not shown:
                 failed.append(p)
             shift.append(-1 if lifted[1] > lifted[2] else 1 if lifted[3] > lifted[2] else 0)
-            found.append(best + OFF * (best > 0))
-        return found, failed, shift
+            bests.append(best + OFF * (best > 0))
+        return bests, failed, shift
 
     def _policy(self, value: Integers, size: int) -> list[int]:
         """Return, in floats, for every x ≥ 0 the t after which the lines fall."""
-        m, found = self.m, list[int]()
+        m, offsets = self.m, list[int]()
         u, up = ([x / ONE for x in part] for part in (value, self.high))
         for at in range(self.pad, self.pad + size):
             low, high = m // 2, m - 1
@@ -207,8 +207,8 @@ class _Weights:
                     low = t + 1
                 else:
                     high = t
-            found.append(low)
-        return found
+            offsets.append(low)
+        return offsets
 
 
 Verdict = Literal["proved", "refuted", "undecided"]
@@ -290,7 +290,7 @@ class Prover:
         self, epsilon: Fraction, delta: float, progress: Callable[[str], None], lines: list[str]
     ) -> tuple[float, float]:
         """Bounds in the worse direction."""
-        found = []
+        bounds = []
         for add in (False, True):
             name = "add" if add else "remove"
             direction = self._direction("dominating", add)
@@ -312,8 +312,8 @@ class Prover:
                 occurs = self._direction("occurring", add).bounds(epsilon, delta, progress)
                 lines.append(f"{name}, a pair that occurs: δ(ε) ≥ {occurs.low!r} by {occurs.how}")
                 least = occurs.low
-            found.append((least, most))
+            bounds.append((least, most))
             if not add and self._direction("dominating", True).parts == direction.parts:
                 lines[-1] += "; the other direction is the same"
                 break
-        return max(x for x, _ in found), max(x for _, x in found)
+        return max(x for x, _ in bounds), max(x for _, x in bounds)

@@ -180,8 +180,8 @@ class RotatedLine(Line):
         else:
             sums = [acb(0, 0)] * size
         blur = flint.acb(error(dead), error(dead))
-        found = [(value + blur) / self.peak for value in sums]
-        return [value.conjugate() for value in found] if self.factor.conjugate else found
+        ratios = [(value + blur) / self.peak for value in sums]
+        return [value.conjugate() for value in ratios] if self.factor.conjugate else ratios
 
     def decay(self, u: float) -> Ball:
         """Return the best bound of decay: the absolute sum on the rotated line, or rules for it at a small angle."""

@@ -66,15 +66,15 @@ class Sampled(OneSided):
         scale = (height * height / 2).exp() * self.kappa(height * mu, c)
         left, right = -grid.first * step, grid.last * step  # the sums begin one step further out
         jump = q * ((p * p - p) * mu * mu / 2).exp()
-        found = arb(0)
+        total = arb(0)
         for end, peak, flat in ((left, -p * mu, (1 - q) ** p), (right, p * mu, arb(1))):
             if not end > 0:
                 return arb(math.inf)
             bounds = [(1 - q) * ndtr(-end) + jump * ndtr(peak - end)] if end >= peak else []
             if self.add and (end is left or end >= mu / 2):
                 bounds.append(flat * ndtr(-end))
-            found += min(bounds, key=middle) if bounds else arb(math.inf)
-        return scale * found
+            total += min(bounds, key=middle) if bounds else arb(math.inf)
+        return scale * total
 
     def reach(self, c: float, need: float, step: float) -> tuple[float, float]:
         """To where the better of the bounds in ``tails`` falls."""
@@ -202,7 +202,7 @@ class Persons(OneSided):
         p, mu, step, weights = self.power(c), arb(self.mu), arb(grid.step), self.weights()
         scale = (height * height / 2).exp() * self.kappa(height * mu, c)
         left, right = -grid.first * step, grid.last * step  # the sums begin one step further out
-        found = arb(0)
+        total = arb(0)
         for end, sign, flat in ((left, -1, weights[0] ** p), (right, 1, arb(1))):
             if not end > 0:
                 return arb(math.inf)
@@ -215,8 +215,8 @@ class Persons(OneSided):
                 )
             if self.add and (sign < 0 or end >= mu / 2):
                 bounds.append(flat * ndtr(-end))
-            found += min(bounds, key=middle) if bounds else arb(math.inf)
-        return scale * found
+            total += min(bounds, key=middle) if bounds else arb(math.inf)
+        return scale * total
 
     def reach(self, c: float, need: float, step: float) -> tuple[float, float]:
         """To where the better of the bounds in ``tails`` falls."""
@@ -252,5 +252,5 @@ def _weights(law: Persons, bits: int) -> tuple[list[Ball], list[Ball]]:
     with precision(bits):
         q, k, one = arb(law.rate), law.records, arb(law.mu) / law.most
         each = [math.comb(k, j) * q**j * (1 - q) ** (k - j) for j in range(k + 1)]
-        found = [*each[: law.most], sum(each[law.most :], start=arb(0))]
-        return found, [b * (-((j * one) ** 2) / 2).exp() for j, b in enumerate(found)]
+        capped = [*each[: law.most], sum(each[law.most :], start=arb(0))]
+        return capped, [b * (-((j * one) ** 2) / 2).exp() for j, b in enumerate(capped)]

@@ -38,19 +38,19 @@ class BLT(Falling):
     steps: int
 
     def __init__(self, scales: ArrayLike, decays: ArrayLike, steps: int) -> None:
-        found = {
+        given = {
             "scales": numbers_of("scales", scales, dimensions=1),
             "decays": numbers_of("decays", decays, dimensions=1),
         }
-        if found["scales"].size != found["decays"].size:
+        if given["scales"].size != given["decays"].size:
             raise PrivcalcError(
-                f"decays: must be as many as scales, {found['scales'].size}, not {found['decays'].size}"
+                f"decays: must be as many as scales, {given['scales'].size}, not {given['decays'].size}"
             )
-        if np.any(found["scales"] < 0) or math.fsum(found["scales"]) > 1:
+        if np.any(given["scales"] < 0) or math.fsum(given["scales"]) > 1:
             raise PrivcalcError(f"scales = {scales!r}: must be numbers >= 0 whose sum is at most 1")
-        if np.any(found["decays"] < 0) or np.any(found["decays"] >= 1):
+        if np.any(given["decays"] < 0) or np.any(given["decays"] >= 1):
             raise PrivcalcError(f"decays = {decays!r}: must be numbers in [0, 1)")
-        for name, values in found.items():
+        for name, values in given.items():
             object.__setattr__(self, name, tuple(values.tolist()))
         object.__setattr__(self, "steps", steps_of(steps))
 

@@ -153,10 +153,10 @@ def optimal_toeplitz(
 
     start = np.cumprod(np.concatenate([[1.0], 1 - 0.5 / np.arange(1.0, wanted)]))
     with np.errstate(all="ignore"):
-        found = minimize(value, start, jac=True, method="L-BFGS-B", options={"maxiter": 500, "maxfun": 1000})
+        optimum = minimize(value, start, jac=True, method="L-BFGS-B", options={"maxiter": 500, "maxfun": 1000})
     candidates = [Toeplitz(start, number).rounded()]
-    if np.all(np.isfinite(found.x)) and found.x[0] > 0:
-        candidates.append(Toeplitz(_falling(found.x / found.x[0]), number).rounded())
+    if np.all(np.isfinite(optimum.x)) and optimum.x[0] > 0:
+        candidates.append(Toeplitz(_falling(optimum.x / optimum.x[0]), number).rounded())
     return min(candidates, key=lambda one: error(one, participation, workload=load, kind=kind))
 
 
@@ -200,10 +200,10 @@ def optimal_banded(steps: int, participation: Participation, *, bands: int, work
     places = np.nonzero(np.tri(number) - np.tri(number, k=-bands))
 
     def normalised(x: Floats) -> tuple[Floats, Floats]:
-        found = np.zeros((number, number))
-        found[places] = x
-        norms = np.linalg.norm(found, axis=0)
-        return found / norms, norms
+        columns = np.zeros((number, number))
+        columns[places] = x
+        norms = np.linalg.norm(columns, axis=0)
+        return columns / norms, norms
 
     def value(x: Floats) -> tuple[float, Floats]:
         """log ‖B‖², B = AC⁻¹, and its gradient: dB = −B·dC·C⁻¹, and dC is what dx leaves orthogonal to each column."""
@@ -288,10 +288,10 @@ def optimal_blt(
             for share in (0.0, -3.0)
             for gap in (0.25, 0.5, 0.75, 1.0)
         ]
-        found = min(tried, key=lambda one: float(one.fun))
-        if not found.fun < best:
+        optimum = min(tried, key=lambda one: float(one.fun))
+        if not optimum.fun < best:
             break
-        x, best = found.x, float(found.fun)
+        x, best = optimum.x, float(optimum.fun)
     return fine_buffers(made(x))
 
 

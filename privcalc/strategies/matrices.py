@@ -172,8 +172,9 @@ class Toeplitz(Strategy):
     @property
     def falling(self) -> Floats | None:
         """The coefficients, if they are ≥ 0 and do not rise."""
-        found = np.array(self.coefficients)
-        return _padded(found, self.steps) if np.all(found >= 0) and np.all(np.diff(found) <= 0) else None
+        coefficients = np.array(self.coefficients)
+        falls = np.all(coefficients >= 0) and np.all(np.diff(coefficients) <= 0)
+        return _padded(coefficients, self.steps) if falls else None
 
     def matrix(self) -> Floats:
         """Every column is the first, further down."""

@@ -58,8 +58,8 @@ def sensitivity(strategy: Strategy, participation: Participation) -> Bounds:
 @functools.lru_cache(maxsize=64)
 def _bounds(strategy: Strategy, participation: Participation) -> Bounds:
     """Return the bounds of ``sensitivity``, cached: every question of a run asks for them."""
-    found = _of_falling(strategy, participation)
-    return _of_gram(strategy, participation) if found is None else found
+    known = _of_falling(strategy, participation)
+    return _of_gram(strategy, participation) if known is None else known
 
 
 def column_norms(strategy: Strategy) -> tuple[Floats, Floats]:

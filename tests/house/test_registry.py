@@ -19,7 +19,7 @@ from strategies import EXAMPLES, refuses
 import privcalc as pc
 from privcalc.ledger.assumptions import PAGES
 from privcalc.mechanisms import known
-from privcalc.mechanisms.additive import Additive
+from privcalc.mechanisms.bases import Additive
 from privcalc.pairs.dominating import Pairs
 from privcalc.run import KINDS, NEEDS, Mechanism
 from privcalc.serial import parts, run_from_json, run_to_json

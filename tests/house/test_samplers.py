@@ -60,7 +60,9 @@ BACKING = {
     "Parallel": Backing(
         "mechanisms/test_sampling.py::test_parallel_once_is_the_worst_part", "parallel, {name} part", ""
     ),
-    "CorrelatedGaussian": Backing("mechanisms/test_correlated.py::test_all_patterns", "bands, cyclic coins", ""),
+    "CorrelatedGaussian": Backing(
+        "mechanisms/test_correlated.py::test_every_pattern_of_twelve_steps", "bands, cyclic coins", ""
+    ),
 }
 
 

@@ -574,6 +574,20 @@ def the_plain_optimizer_first(run: Run) -> None:
         run.plain.step()
 
 
+def written_by_a_hook(run: Run) -> None:
+    """What comes after the noise has none."""
+    before = run.optimizer.step_hook
+
+    def hook(optimizer: Any) -> None:
+        before(optimizer)
+        for p in optimizer.params:
+            p.grad.add_(p.summed_grad)
+
+    run.optimizer.attach_step_hook(hook)
+    for batch in run.loader:
+        run.step(batch)
+
+
 def frozen_with_a_gradient(run: Run) -> None:
     for x, y, _ in run.loader:
         cross_entropy(run.model(x), y).backward()
@@ -616,6 +630,7 @@ def unclipped(optimizer: Any) -> None:
         (a_clip_norm_of_pieces, 0, "max_grad_norm"),
         (the_plain_optimizer, 1, "without noise"),
         (the_plain_optimizer_first, 0, "without noise"),
+        (written_by_a_hook, 1, "without noise"),
         (frozen_with_a_gradient, 1, "frozen"),
         (not_clipped, 0, "longer than any sum"),
     ],

@@ -42,6 +42,17 @@ def needed(certificate):
     return {entry["name"]: (entry["value"], entry["by"]) for entry in certificate.document["assumptions"]["needed"]}
 
 
+def rehashed(document, **fields):
+    """With other fields, as somebody would write it who can hash."""
+    changed = {**document, **fields}
+    return {**changed, "hash": digest(changed)}
+
+
+def relisted(document, **fields):
+    """With other assumptions."""
+    return rehashed(document, assumptions={**document["assumptions"], **fields})
+
+
 def made(plan=None, cap=None, stopping=None, use=STEP, **said):
     with pc.Ledger(None, plan=plan, cap=cap, public={"records": 10}, assumptions=pc.Assumptions(**said)) as ledger:
         ledger.record(use)
@@ -236,8 +247,7 @@ def test_a_described_run(tmp_path):
 def test_a_certificate_that_was_changed(tmp_path):
     """With its right hash: what is listed must be what the run needs, by the one who can vouch."""
     original = made(plan=POISSON, use=POISSON, normaliser="public").document
-    said = original["assumptions"]
-    entries = said["needed"]
+    entries = original["assumptions"]["needed"]
     changes = [
         {"declared": {}},
         {"declared": {"normaliser": "private"}},
@@ -253,10 +263,8 @@ def test_a_certificate_that_was_changed(tmp_path):
         {"more": 1},
     ]
     for change in changes:
-        document = {**original, "assumptions": {**said, **change}}
-        document["hash"] = digest(document)
         with pytest.raises(pc.PrivcalcError, match=r"assumption|parameters|normaliser"):
-            check(document)
+            check(relisted(original, **change))
     check(original)
     composed = pc.certify([pc.Certificate(original)], delta=1e-5).document
     for change in (
@@ -264,10 +272,8 @@ def test_a_certificate_that_was_changed(tmp_path):
         {"needed": [{**entries[0], "by": "me"}]},
         {"needed": [{**entries[0], "name": "x"}]},
     ):
-        document = {**composed, "assumptions": {**composed["assumptions"], **change}}
-        document["hash"] = digest(document)
         with pytest.raises(pc.PrivcalcError, match="assumptions"):
-            check(document)
+            check(relisted(composed, **change))
 
 
 def test_a_ledger_is_gone_on_with_on_the_same_assumptions(tmp_path):
@@ -436,9 +442,8 @@ def test_declared_parts_are_listed_and_charged_once():
     assert found.guarantee.epsilon == CHOICE.epsilon(delta=0.0)
     assert found.verify(ledger)
     entries = [{**e, "by": "ledger"} if e["name"] == "parts" else e for e in found.document["assumptions"]["needed"]]
-    changed = {**found.document, "assumptions": {**found.document["assumptions"], "needed": entries}}
     with pytest.raises(pc.PrivcalcError, match="assumptions"):
-        check({**changed, "hash": digest(changed)})
+        check(relisted(found.document, needed=entries))
 
 
 def test_other_releases_are_never_passed_over():
@@ -448,9 +453,8 @@ def test_other_releases_are_never_passed_over():
         both = pc.certify([found, found], delta=1e-5)
         assert needed(both)["other_releases"] == ("none", by)
         without = [entry for entry in found.document["assumptions"]["needed"] if entry["name"] != "other_releases"]
-        changed = {**found.document, "assumptions": {**found.document["assumptions"], "needed": without}}
         with pytest.raises(pc.PrivcalcError, match="assumptions"):
-            check({**changed, "hash": digest(changed)})
+            check(relisted(found.document, needed=without))
     said = pc.Assumptions(public_records="public", start="released", other_releases="composed")
     assert "none: what else was released about these records, a repetition of this run too, is not counted" in str(both)
     found = pc.certify(STEP, delta=1e-5, assumptions=said)
@@ -473,20 +477,13 @@ def test_certificates_of_version_2():
     assert needed(again)["parts"] == ("disjoint", "nobody")  # it did not say, so nobody did
     assert needed(again)["other_releases"] == ("none", "nobody")
     check(again.document)
-    changed = {**old.document, "version": 3}  # by the rules of its version
     with pytest.raises(pc.PrivcalcError, match="assumptions"):
-        check({**changed, "hash": digest(changed)})
-    declared = {
-        **old.document["assumptions"],
-        "declared": {**old.document["assumptions"]["declared"], "parts": "disjoint"},
-    }
-    changed = {**old.document, "assumptions": declared}
+        check(rehashed(old.document, version=3))  # by the rules of its version
     with pytest.raises(pc.PrivcalcError, match="version 2 has"):
-        check({**changed, "hash": digest(changed)})
+        check(relisted(old.document, declared={**old.document["assumptions"]["declared"], "parts": "disjoint"}))
     for version in (1, 4, 5, True, 2.0, "2", None):
-        changed = {**old.document, "version": version}
         with pytest.raises(pc.PrivcalcError, match="version"):
-            check({**changed, "hash": digest(changed)})
+            check(rehashed(old.document, version=version))
 
 
 def test_a_ledger_of_version_2(tmp_path):
@@ -623,9 +620,9 @@ def test_what_began_with_private_data_has_no_epsilon():
         assert both.guarantee.epsilon == float("inf")
         check(both.document)
         claimed = pc.certify(POISSON * 9, delta=1e-5).document
-        forged = {**found.document, **{field: claimed[field] for field in ("guarantee", "curve", "proofs")}}
+        forged = rehashed(found.document, **{field: claimed[field] for field in ("guarantee", "curve", "proofs")})
         with pytest.raises(pc.Contradiction):
-            pc.Certificate({**forged, "hash": digest(forged)}).verify()
+            pc.Certificate(forged).verify()
     target = pc.Guarantee(epsilon=9.0, delta=1e-5)
     with pytest.raises(pc.PrivcalcError, match="cannot be met"):
         pc.Ledger(None, plan=STEP, target=target, assumptions=pc.Assumptions(start="private"))
@@ -818,9 +815,8 @@ def test_a_certificate_cannot_be_made_one_of_an_earlier_version(tmp_path):
     with pc.Ledger(path, plan=STEP, public={"records": 10}) as ledger:
         ledger.gaussian(0.0, STEP, clip_norm=1.0)
     document = pc.certify(path, delta=1e-5).document
-    changed = {**document, "public": {"records": 10.0}}
     with pytest.raises(pc.Contradiction, match="public: the certificate says"):
-        pc.Certificate({**changed, "hash": digest(changed)}).verify(path)
+        pc.Certificate(rehashed(document, public={"records": 10.0})).verify(path)
     story = of_given(str(path), 4)
     for version in (2, 3):
         assert of_given(str(path), version) == story  # this ledger has no words of an earlier version
@@ -829,7 +825,7 @@ def test_a_certificate_cannot_be_made_one_of_an_earlier_version(tmp_path):
         old = {name: value for name, value in old.items() if name != "releases"}
         old["proofs"] = pages(old)
         old["ledgers"] = [{name: old["ledgers"][0][name] for name in ("hash", "lines", "torn")}]
-        forged = pc.Certificate({**old, "hash": digest(old)})
+        forged = pc.Certificate(rehashed(old))
         check(forged.document)
         with pytest.raises(pc.Contradiction, match=f"version: the certificate says {version}, its ledger 4"):
             forged.verify(path)

@@ -236,6 +236,32 @@ def test_an_epoch_that_was_left_stays_charged_and_the_next_one_is_fresh(tmp_path
     refused(spy, "has 0 more of it", lambda ledger=again: ledger.batch(PLACES, records=50))
 
 
+@pytest.mark.parametrize(
+    "kind", ["float16", "[float16]", "uint8", "bool", "torch.bfloat16", "torch.float8_e4m3fn", "pandas.int8"]
+)
+def test_sums_of_few_bits_are_refused(kind):
+    """One record can move them by more than its own contribution; a list is of the type of its numbers."""
+    package, _, name = kind.strip("[]").rpartition(".")
+    values = np.ones(2, dtype=name) if not package else None
+    if package == "torch":
+        torch = pytest.importorskip("torch")
+        values = torch.ones(2).to(getattr(torch, name))
+    elif package == "pandas":
+        values = pytest.importorskip("pandas").Series([1, 1], dtype=name)
+    with pytest.raises(pc.PrivcalcError, match="wraps around"):
+        pc.Ledger(None, plan=NOISE).gaussian(list(values) if kind[0] == "[" else values, NOISE, clip_norm=1.0)
+
+
+class Alone(str):
+    """A text that equals itself only."""
+
+    def __eq__(self, other):
+        return self is other
+
+    def __hash__(self):
+        return id(self)
+
+
 @pytest.mark.parametrize("kind", [None, "object", "string", "category", np.dtypes.StringDType()], ids=str)
 def test_persons_may_be_a_column_of_texts(kind):
     """Data frames hold texts as objects, which were refused."""
@@ -247,6 +273,7 @@ def test_persons_may_be_a_column_of_texts(kind):
     assert ledger.batch(PERSONS, persons=column).indices.tolist() == same.batch(PERSONS, persons=names).indices.tolist()
     assert _persons(column).tolist() == _persons([7, 7, 2, 9, 7, 2]).tolist() == [0, 0, 1, 2, 0, 1]
     assert _persons(np.array([2**70, 1, 2**70], dtype=object)).tolist() == [0, 1, 0]
+    assert _persons(np.array([Alone("b"), Alone("b")], dtype=object)).tolist() == [0, 0]
     for wrong in (["a", None], ["a", np.nan], [1, "1"], [True, False], [1.0, 2.0], [("a",), ("b",)]):
         with pytest.raises(pc.PrivcalcError, match="one whole number or text"):
             _persons(pd.Series(wrong, dtype=object))

@@ -21,7 +21,6 @@ from privcalc.serial import mechanism_from_json, mechanism_to_json
 
 ADD, SWAP, NULL = pc.ADD_OR_REMOVE_ONE, pc.REPLACE_ONE, pc.ZERO_OUT
 ALARM = 1e-6 / 10
-Replies = tuple[bool, ...]
 
 
 def laws(values: list[float], threshold_scale: float, query_scale: float, answers: int, *, quiet: bool = False) -> dict:
@@ -88,22 +87,6 @@ def test_pure_epsilon(monotone, answers):
     level = 1 / again.threshold_scale + n / again.query_scale
     for share in np.linspace(0.02, 0.98, 97):
         assert least <= (1 / (share * level)) ** 2 + (n / ((1 - share) * level)) ** 2 + 1e-9
-
-
-def test_pure_epsilon_is_approached():
-    """Many questions that are below, one that is above: all of a + 2b, nearly."""
-    a, b, n = 1.0, 0.5, 3_000
-    x = np.linspace(-10, 60, 700_001)
-    density = 0.5 * a * np.exp(-a * np.abs(x))
-
-    def all_below_then_above(low: float, last: float) -> float:
-        below = stats.laplace.logcdf((x - low) * b) * n
-        return float(np.trapezoid(density * np.exp(below) * stats.laplace.sf((x - last) * b), x))
-
-    p, q = all_below_then_above(-1.0, 0.0), all_below_then_above(0.0, -1.0)
-    gate = pc.AboveThreshold(threshold_scale=1 / a, query_scale=1 / b)
-    top = gate.epsilon(delta=0.0).upper
-    assert 0.98 * top < math.log(p / q) <= top * (1 + 1e-6)
 
 
 @pytest.mark.parametrize(
@@ -355,13 +338,6 @@ def test_calls_that_are_refused():
         assert "12345" not in str(caught.value)
     with pytest.raises(pc.PrivcalcError, match="threshold = nan"):
         gate.ask(0.0, threshold=math.nan)
-
-
-def test_calibration():
-    found = pc.calibrate(
-        lambda s: pc.AboveThreshold(threshold_scale=s, query_scale=2 * s, monotone=True), epsilon=1.0, delta=1e-9
-    )
-    assert found.parameter == pytest.approx(1.5, rel=1e-6)
 
 
 def test_no_more_replies_are_had_by_setting_how_many_are_left():

@@ -14,7 +14,6 @@ import pytest
 from cases import SLOW, quick
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.integrate import quad
 from scipy.stats import norm
 
 import privcalc as pc
@@ -23,7 +22,6 @@ from privcalc.numerics import lognormal, lognormal_sum
 from privcalc.numerics.allocation_bounds import between, scores
 from privcalc.numerics.lognormal import Lognormal
 from privcalc.numerics.lognormal_sum import LognormalSum
-from privcalc.pairs import allocation as allocation_module
 from privcalc.pairs.allocation import AllocationPair, MergedPair, allocation, several
 from privcalc.pairs.allocation import _between as allocation_pairs
 
@@ -72,33 +70,6 @@ def test_two_slots(mu: float) -> None:
     assert np.all(found.error <= 1e-9)
     for i, x in enumerate(k.tolist()):
         assert abs(found.value[i] - two(x, mu)) <= found.error[i]
-
-
-@pytest.mark.slow
-def test_three_slots() -> None:
-    mu, k = 1.0, 4.0
-
-    def put(level: float) -> float:
-        if level <= 0:
-            return 0.0
-        end = (math.log(level) + 0.5 * mu * mu) / mu
-        return float(
-            quad(lambda x: norm.pdf(x) * float(last(level - math.exp(mu * x - 0.5 * mu * mu))), -13, end, epsrel=1e-8)[
-                0
-            ]
-        )
-
-    def last(level: float) -> float:
-        if level <= 0:
-            return 0.0
-        d = (math.log(level) + 0.5 * mu * mu) / mu
-        return float(level * norm.cdf(d) - norm.cdf(d - mu))
-
-    truth = quad(
-        lambda x: norm.pdf(x) * put(k - math.exp(mu * x - 0.5)), -10, math.log(k) + 0.5, epsrel=1e-6, limit=50
-    )[0]
-    found = LognormalSum(mu, 3).deviations(np.array([k - 3]))
-    assert abs(found.value[0] - (truth - (k - 3))) <= found.error[0] + 1e-5
 
 
 @pytest.mark.parametrize(("mu", "number"), [(0.02, 7), (0.5, 30), (1.0, 1000), (0.7, 10**6)])
@@ -180,14 +151,6 @@ def test_long_epochs(steps: int) -> None:
     assert composed.width <= 1e-6 * composed.upper
 
 
-@pytest.mark.slow
-def test_many_steps_are_nearly_normal() -> None:
-    """R is nearly normal with variance (e^{μ²} − 1)/t: μ of Gaussian DP is about its root."""
-    found = (pc.RandomAllocation(pc.Gaussian(2.0), steps=10**5) * 100).epsilon(delta=1e-3)
-    limit = pc.GDP(math.sqrt(100 * math.expm1(0.25) / 10**5)).epsilon(delta=1e-3)
-    assert found.upper == pytest.approx(limit.upper, rel=1e-2)
-
-
 def test_two_epochs_by_a_grid() -> None:
     """δ of two epochs: δ of one, averaged over the other's loss, by losses rounded to a grid in either direction."""
     epoch = pc.RandomAllocation(pc.Gaussian(1.5), steps=50)
@@ -264,15 +227,6 @@ def test_the_grid_and_the_inversion_agree(add: bool) -> None:
     assert np.all(low.delta - low.error <= found.delta)
     assert np.all(found.delta <= high.delta + high.error)
     assert np.all(high.delta <= 1.25 * low.delta)
-
-
-def test_profiles_of_both_orders_meet_at_0() -> None:
-    pair = AllocationPair(0.8, 40, add=False)
-    zero = np.zeros(1)
-    remove, add = pair.profile(zero), pair.reverse.profile(zero)
-    assert abs(remove.delta[0] - add.delta[0]) <= remove.error[0] + add.error[0]
-    # δ + tail = P(L > 0), which is 1 − P(L < 0), of the other order's tail.
-    assert float(remove.delta[0] + remove.tail[0]) == pytest.approx(1 - float(add.tail[0]), abs=1e-9)
 
 
 def test_more_steps_and_fewer_epochs_cost_less() -> None:
@@ -440,36 +394,6 @@ def test_relations_and_slots() -> None:
         epoch.epsilon(delta=1e-5, relation=pc.REPLACE_ONE)
     same = pc.RandomAllocation(pc.Gaussian(2.0), steps=30, epochs=4).epsilon(delta=1e-5)
     assert same.upper == pytest.approx(epoch.epsilon(delta=1e-5).upper, rel=1e-9)
-
-
-def test_calibration() -> None:
-    z = pc.calibrate(lambda z: pc.RandomAllocation(pc.Gaussian(z), steps=200), epsilon=1.0, delta=1e-6).parameter
-    assert pc.RandomAllocation(pc.Gaussian(z), steps=200).epsilon(delta=1e-6).upper <= 1.0
-    assert pc.RandomAllocation(pc.Gaussian(0.999 * z), steps=200).epsilon(delta=1e-6).lower > 1.0
-
-
-@pytest.mark.parametrize(("noise", "steps"), [(1.0, 100), (2.0, 1000), (1.0, 10**6)])
-def test_one_use_takes_few_lines_and_no_grid(monkeypatch: pytest.MonkeyPatch, noise: float, steps: int) -> None:
-    """The search begins where the answer is about, and what only several uses need is not made for one."""
-    lines: list[float] = []
-    make = LognormalSum._line_at
-
-    def counted(self: LognormalSum, c: float, *rest: float) -> lognormal_sum.Line | None:
-        lines.append(c)
-        return make(self, c, *rest)
-
-    monkeypatch.setattr(LognormalSum, "_line_at", counted)
-    monkeypatch.setattr(allocation_module, "_between", lambda *_: pytest.fail("a grid"))
-    mu = 1.0001 / noise  # not asked before
-    assert pc.RandomAllocation(pc.GDP(mu), steps=steps).epsilon(delta=1e-5).width < 1e-9
-    assert len(lines) <= 4
-
-
-def test_beside_other_mechanisms() -> None:
-    epoch, other = pc.RandomAllocation(pc.Gaussian(1.0), steps=50), pc.Gaussian(5.0) * 3 + pc.Laplace(20.0)
-    both = (epoch * 2 + other).epsilon(delta=1e-6)
-    assert both.width <= 1e-5 * both.upper
-    assert both.lower > (epoch * 2).epsilon(delta=1e-6).upper
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-import random
 from collections.abc import Callable
 
 import numpy as np
@@ -15,15 +14,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from mpmath import mp, mpf
 from reference import choices_delta
-from scipy.stats import beta as beta_law
 
 import privcalc as pc
 from privcalc.composition.curve import Curve, worst_delta
-from privcalc.composition.direction import Direction
 from privcalc.mechanisms.exponential import BoundedRangePair
 from privcalc.numerics.interfaces import RouteFailed
 from privcalc.numerics.routes import choices
-from privcalc.numerics.routes.choices import Levels
 from privcalc.numerics.special import gdp_profile
 from privcalc.pairs.adaptive_choices import ChoicesPair, gaussian_mu
 from privcalc.pairs.two_point import TwoPointPair
@@ -67,15 +63,6 @@ def test_two_choices_by_maximisation(a: float) -> None:
             low, high = pair.bounds(x)
             assert low <= truth <= high
             assert high - low <= 5e-6 * high or share > 1.5
-
-
-def test_three_choices_by_maximisation() -> None:
-    with mp.workdps(20):
-        for a, x in ((1.0, 0.7), (0.2, 0.05))[: 2 if SLOW else 1]:
-            truth = game(mpf(a), 3, mpf(x), 8)
-            low, high = ChoicesPair(((a, 3),)).bounds(x)
-            assert low * (1 - 1e-12) <= truth <= high
-            assert high - low <= 5e-6 * high
 
 
 @pytest.mark.parametrize(("a", "count", "m"), [(1.0, 10, 40), (3.0, 5, 30), (0.1, 40, 16), (8.0, 3, 30)])
@@ -177,27 +164,6 @@ def test_an_adversary_attains_it(a: float, count: int, epsilon: float) -> None:
     assert attained > fixed  # no offset that is the same each time does as well
 
 
-def test_a_sampled_adversary() -> None:
-    """The same, played: Clopper and Pearson's bounds of both error rates."""
-    a, count, epsilon, rounds = 1.0, 6, 1.5, 10_000 if SLOW else 4_000
-    offset, draw = strategy(a, count), random.Random(27)
-    hits = []
-    for record in (0, 1):
-        hit = 0
-        for _ in range(rounds):
-            left = epsilon
-            for i in range(count):
-                t = offset(count - i, left)
-                left -= t if draw.random() < two_candidates(a, t)[record] else t - a
-            hit += left < 0
-        hits.append(hit)
-    low = beta_law.ppf(0.001, hits[0], rounds - hits[0] + 1)
-    high = beta_law.ppf(0.999, hits[1] + 1, rounds - hits[1])
-    found = (pc.ExponentialMechanism(a) * count).delta(epsilon=epsilon)
-    assert low - math.exp(epsilon) * high <= found.upper
-    assert hits[0] / rounds - math.exp(epsilon) * hits[1] / rounds == pytest.approx(float(found), rel=0.1)
-
-
 @pytest.mark.parametrize(("a", "count", "epsilon"), [(1.0, 10, 7.7164), (0.1, 60, 1.0), (3.0, 4, 5.0), (0.5, 2, 0.0)])
 def test_reference(a: float, count: int, epsilon: float) -> None:
     """By brute force, without anything that the engine shows about the best line; ``verify`` uses it."""
@@ -208,24 +174,6 @@ def test_reference(a: float, count: int, epsilon: float) -> None:
     assert high <= 1.01 * low
     with pytest.raises(ArithmeticError):
         choices_delta(a, 20_000, epsilon)
-
-
-@pytest.mark.parametrize(("a", "count", "epsilon"), [(0.1, 200, 1.5), (0.02, 800, 1.0), (1.0, 120, 40.0)])
-def test_reference_of_many(a: float, count: int, epsilon: float) -> None:
-    """Where rare losses are not followed: against a fixed offset with binomial losses, and Gaussian DP."""
-    low, high = choices_delta(a, count, epsilon)
-    with mp.workdps(40):
-        t = mpf(a) / 2 + mpf(epsilon) / count / 2
-        p = -mp.expm1(t - a) / -mp.expm1(-mpf(a))
-        losses = ((count - i) * t + i * (t - a) for i in range(count + 1))
-        fixed = mp.fsum(
-            mp.binomial(count, i) * p ** (count - i) * (1 - p) ** i * max(-mp.expm1(epsilon - loss), mpf(0))
-            for i, loss in enumerate(losses)
-        )
-    delta, _, error = gdp_profile(gaussian_mu(((a, count),)), np.array([epsilon]))
-    assert 0.5 * high < fixed < high
-    assert low < delta[0] + error[0]
-    assert low <= high <= 1.03 * low
 
 
 def test_that_a_game_has_no_end_is_remembered(monkeypatch) -> None:
@@ -244,13 +192,6 @@ def test_that_a_game_has_no_end_is_remembered(monkeypatch) -> None:
             assert low <= high
     choices.solve.cache_clear()
     assert len(begun) == len(choices.LEAST)
-
-
-def test_ten_choices() -> None:
-    found = (pc.ExponentialMechanism(1.0) * 10).epsilon(delta=1e-6)
-    assert 7.716 < found.lower <= found.upper < 7.7165
-    assert found.upper - found.lower < 1e-6 * found.upper
-    assert "adaptive choices" in found.route
 
 
 @settings(max_examples=12 if SLOW else 6, deadline=None)
@@ -445,22 +386,6 @@ def test_too_many_orders() -> None:
     assert "adaptive choices" in found.route
     assert found.upper - found.lower <= 4e-4 * found.upper
     assert found.upper >= (pc.ExponentialMechanism(0.5) * 12).epsilon(delta=1e-6).lower
-
-
-@pytest.mark.parametrize(
-    "levels", quick([(((1.0, 3), (0.25, 4)),), (((0.7, 1), (0.5, 2)),), (((2.0, 2), (0.4, 1), (0.1, 2)),)], 1)
-)
-def test_games_of_one_range_compose(levels: Levels) -> None:
-    """They dominate the game of all, in any order: by little, as only one of them can be the last."""
-    each: Direction = tuple((ChoicesPair((level,)), 1) for level in levels)
-    singly: Direction = tuple((ChoicesPair(((a, 1),)), count) for a, count in levels)
-    largest = ChoicesPair((levels[0],))
-    epsilon = 0.3
-    joint, _, error = ChoicesPair(levels).profile(np.array([epsilon]))
-    composed = worst_delta([Curve(each)], epsilon)
-    assert joint[0] - error[0] <= composed.upper
-    assert composed.lower < worst_delta([Curve(singly)], epsilon).upper
-    assert composed.lower > float(largest.profile(np.array([epsilon])).delta[0])
 
 
 @pytest.mark.slow

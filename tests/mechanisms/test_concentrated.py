@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator
-from fractions import Fraction
 
 import mpmath as mp
 import numpy as np
@@ -39,13 +38,6 @@ def test_widths(noise: float, steps: int, passes: int, epochs: int, delta: float
     assert found.width <= 1e-7 * found.upper
     assert run.epsilon(delta=10 * delta).upper < found.lower
     assert run.delta(epsilon=found.upper).lower <= delta <= run.delta(epsilon=found.lower).upper
-
-
-def test_near_the_normal_limit() -> None:
-    """R is e^{μḡ} times something independent of mean 1: at least √E·μ/√t-GDP, and little more where μ is small."""
-    found = (pc.RandomAllocation(pc.Gaussian(50.0), 1000) * 100).epsilon(delta=1e-8)
-    limit = pc.GDP(10 / 50 / math.sqrt(1000)).epsilon(delta=1e-8)
-    assert limit.lower < found.lower < found.upper < 1.002 * limit.upper
 
 
 def kept(law: KeptLognormal, zeta: complex) -> mp.mpc:
@@ -129,13 +121,6 @@ def test_what_a_window_is_scaled_by(monkeypatch: pytest.MonkeyPatch) -> None:
     found = window(law, lognormal_mean_grid.TILTS + 6, 0.0)
     wrong = abs(found.log_mass - 2 * float(kept(law.one, found.tilt / 2).real))
     assert 1e-9 <= wrong <= found.mass_error
-
-
-def test_frequencies_are_exact() -> None:
-    """Those of the sum over t are those of one: nothing is rounded between."""
-    for steps in (7, 181, 999_983):
-        law = Concentrated(0.05, steps, -40.0)
-        assert all(Fraction(z / steps) * steps == Fraction(z) for z in law.tilts.tolist())
 
 
 def test_moments_by_short_logarithms(monkeypatch: pytest.MonkeyPatch) -> None:

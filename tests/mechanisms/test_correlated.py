@@ -5,19 +5,13 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from fractions import Fraction
 
 import numpy as np
 import pytest
-from cases import SLOW, quick
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
 from mpmath import mp, mpf
 
 import privcalc as pc
-from privcalc.certificate.certificate import certify
 from privcalc.mechanisms.correlated import bins_of, turns_of
-from privcalc.serial import mechanism_from_json, mechanism_to_json
 from privcalc.strategies import (
     BLT,
     BallsInBins,
@@ -30,7 +24,6 @@ from privcalc.strategies import (
     Tree,
     sensitivity,
 )
-from privcalc.strategies.patterns import _bounds
 
 CYCLIC = pc.CorrelatedGaussian(1.25, Toeplitz([1.0, 0.75], 6), CyclicPoisson(2, 0.2))
 ALL = pc.ADD_OR_REMOVE_ONE, pc.ZERO_OUT, pc.REPLACE_ONE
@@ -50,57 +43,6 @@ def allowed(steps: int, participation: MinSeparation | FixedOrder) -> list[tuple
         for pattern in itertools.combinations(range(steps), size)
         if all(b - a >= apart for a, b in itertools.pairwise(pattern))
     ]
-
-
-def brute(matrix: np.ndarray, participation: MinSeparation | FixedOrder) -> tuple[float, float]:
-    """The largest norm over all patterns with all signs, and the largest Σ |G_st|, in fractions but for the root."""
-    rows = [[Fraction(float(x)) for x in row] for row in matrix]
-    steps = matrix.shape[1]
-    gram = [[sum(row[s] * row[t] for row in rows) for t in range(steps)] for s in range(steps)]
-    occurs = above = Fraction(0)
-    for pattern in allowed(steps, participation):
-        above = max(above, sum(abs(gram[s][t]) for s in pattern for t in pattern))
-        for signs in itertools.product((1, -1), repeat=len(pattern) - 1):
-            pairs = list(zip(pattern, (1, *signs), strict=True))
-            occurs = max(occurs, sum(gram[s][t] * a * b for s, a in pairs for t, b in pairs))
-    return math.sqrt(occurs), math.sqrt(above)
-
-
-matrices = st.integers(2, 7).flatmap(
-    lambda n: st.lists(st.lists(st.integers(-4, 4), min_size=n, max_size=n), min_size=n, max_size=n).map(
-        lambda rows: np.tril(np.array(rows, dtype=float), -1) + np.diag(1.0 + np.abs(np.diag(rows)))
-    )
-)
-participations = st.one_of(
-    st.builds(MinSeparation, st.integers(1, 4), st.none() | st.integers(1, 4)), st.integers(1, 4).map(FixedOrder)
-)
-
-
-@given(matrices, participations, st.booleans())
-@example(np.array([[1.0, 0, 0], [-1, 1, 0], [1, -1, 1]]), MinSeparation(1), False)
-@settings(max_examples=60 if SLOW else 20, deadline=None)
-def test_all_patterns(matrix: np.ndarray, participation: MinSeparation | FixedOrder, positive: bool) -> None:
-    """Both ends are right, and agree where CᵀC ≥ 0."""
-    matrix = np.abs(matrix) if positive else matrix
-    low, high = sensitivity(Dense(matrix), participation)
-    occurs, above = brute(matrix, participation)
-    assert low <= occurs * (1 + 1e-15)
-    assert occurs <= high * (1 + 1e-15)
-    assert high == pytest.approx(above, rel=1e-12)
-    if positive:
-        assert low == pytest.approx(occurs, rel=1e-12)
-
-
-@given(matrices, st.builds(MinSeparation, st.integers(1, 4), st.none() | st.integers(1, 4)))
-@settings(max_examples=40 if SLOW else 15, deadline=None)
-def test_where_patterns_are_many(matrix: np.ndarray, participation: MinSeparation) -> None:
-    """The bound by the worst companions, asked where all patterns can be tried."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("privcalc.strategies.patterns._MOST_PATTERNS", -1)
-        low, high = _bounds.__wrapped__(Dense(matrix), participation)
-    occurs, _ = brute(matrix, participation)
-    assert low <= occurs * (1 + 1e-15)
-    assert occurs <= high * (1 + 1e-15)
 
 
 TWELVE = {
@@ -191,19 +133,6 @@ def test_bands_within_the_separation() -> None:
     assert high == pytest.approx(math.sqrt(best), rel=1e-12)
 
 
-@pytest.mark.parametrize("separation", quick([1, 2], 0))
-def test_patterns_of_many_steps(separation: int) -> None:
-    """However many: 1 and below it −½ in every column, the last one's left out."""
-    steps = 1060 * separation
-    low, high = sensitivity(Dense(np.eye(steps) - 0.5 * np.eye(steps, k=-1)), MinSeparation(separation))
-    # Signs that alternate, so that neighbours add up; two steps apart there are none.
-    exact = math.sqrt(1 + 1059 * 1.5**2 if separation == 1 else 1060 * 1.25)
-    assert low == pytest.approx(exact, rel=1e-12)
-    assert low <= exact * (1 + 1e-15)
-    assert exact <= high * (1 + 1e-15)
-    assert high == pytest.approx(exact, rel=1e-8)
-
-
 def test_coefficients_in_many_digits() -> None:
     """What rounding is said to be, is it at most."""
     with mp.workdps(50):
@@ -220,16 +149,6 @@ def test_coefficients_in_many_digits() -> None:
             assert found is not None
             for i in (0, 1, 2, 3, 50, 700, 2999):
                 assert abs(mpf(float(found[i])) / value(i) - 1) <= strategy.relative
-
-
-def test_known_numbers() -> None:
-    """Tree: 1 + log₂ T blocks a step, all steps: Σ (block sizes)². All-ones columns. Independent noise: √k."""
-    assert sensitivity(Tree(16), MinSeparation(1, 1)) == pytest.approx((math.sqrt(5),) * 2, rel=1e-12)
-    assert sensitivity(Tree(8), MinSeparation(1)) == pytest.approx((math.sqrt(8 + 4 * 4 + 2 * 16 + 64),) * 2, rel=1e-12)
-    assert sensitivity(Toeplitz([1.0], 10**6), MinSeparation(1000, 7)) == pytest.approx((math.sqrt(7),) * 2, rel=1e-12)
-    assert sensitivity(Toeplitz([1.0] * 50, 50), MinSeparation(1, 1)) == pytest.approx((math.sqrt(50),) * 2, rel=1e-12)
-    # Honaker's case of HOUSEHOLDS: 6 steps have the blocks 1 (six), 2 (three), 4 (one)
-    assert Tree(6).matrix().sum(axis=0).tolist() == [3, 3, 3, 3, 2, 2]
 
 
 @pytest.mark.parametrize("relation", ALL, ids=str)
@@ -361,20 +280,6 @@ def test_balls_in_bins_of_contributions_that_adapt() -> None:
     assert max(deltas(rules[0], 1.0)) < max(most) - 1e-2
 
 
-def test_what_balls_in_bins_have() -> None:
-    run = pc.CorrelatedGaussian(4.0, Toeplitz([1.0, 0.5], 40), BallsInBins(10))
-    apart = pc.CorrelatedGaussian(4.0, Toeplitz([1.0, 0.5], 40), FixedOrder(10)).epsilon(delta=1e-6)
-    found = run.epsilon(delta=1e-6)
-    assert found.lower < found.upper < apart.lower
-    assert run.epsilon(delta=1e-6, group_size=2).upper > found.upper
-    assert mechanism_from_json(mechanism_to_json(run)) == run
-    assert run.expected_size(500) == 50
-    certify(run, delta=1e-6).verify()
-    with pytest.raises(pc.PrivcalcError, match="CorrelatedGaussian with BallsInBins is not evaluated for it"):
-        run.epsilon(delta=1e-6, relation=pc.REPLACE_ONE)
-    assert pc.prove(run, epsilon=1.0, delta=1e-6).verdict == "undecided"
-
-
 def test_more_bins_than_steps() -> None:
     """The least that occurs is nothing: of a bin without steps."""
     run = pc.CorrelatedGaussian(1.0, Toeplitz([1.0, 0.5], 3), BallsInBins(7))
@@ -382,38 +287,6 @@ def test_more_bins_than_steps() -> None:
     found = pc.prove(run, epsilon=0.5, delta=1e-5)
     assert found.verdict == "undecided"
     assert pc.prove(run, epsilon=8.0, delta=1e-5).verdict == "proved"
-
-
-def test_proved_and_told_to_others() -> None:
-    """The rigorous route, and dp-accounting's events, know of the same steps."""
-    events = pytest.importorskip("dp_accounting")
-    from privcalc.interop.dp_accounting import to_event
-
-    cyclic = pc.CorrelatedGaussian(1.25, Toeplitz([1.0, 0.75], 40), CyclicPoisson(2, 0.05))
-    whole = pc.CorrelatedGaussian(4.0, SquareRoot(100), MinSeparation(25))
-    for run in (cyclic, whole):
-        answer = run.epsilon(delta=1e-6)
-        assert pc.prove(run, epsilon=answer.upper * (1 + 1e-6), delta=1e-6).verdict == "proved"
-        assert pc.prove(run, epsilon=answer.lower * (1 - 1e-6), delta=1e-6).verdict == "refuted"
-    event = to_event(cyclic)
-    assert isinstance(event, events.SelfComposedDpEvent)
-    assert event.count == 20
-    assert isinstance(to_event(whole), events.GaussianDpEvent)
-
-
-def test_written_down_and_certified() -> None:
-    for strategy in (Toeplitz([1, 0.5], 9), SquareRoot(9, 4), BLT([0.5], [0.5], 9), Dense([[1, 0], [-1, 2]]), Tree(9)):
-        for participation in (MinSeparation(2, 3), MinSeparation(2), FixedOrder(2), CyclicPoisson(strategy.bands, 0.1)):
-            mechanism = pc.CorrelatedGaussian(3.0, strategy, participation)
-            assert mechanism_from_json(mechanism_to_json(mechanism)) == mechanism
-    with pytest.raises(pc.PrivcalcError, match="must be a mechanism, not a part of one"):
-        mechanism_from_json({"kind": "Tree", "steps": 3})
-    with pytest.raises(pc.PrivcalcError, match="strategy"):
-        mechanism_from_json(
-            {"kind": "CorrelatedGaussian", "noise_multiplier": 1.0, "strategy": 3, "participation": None}
-        )
-    found = certify(pc.CorrelatedGaussian(3.0, Toeplitz([1, 0.5], 9), MinSeparation(3)), delta=1e-6)
-    found.verify()
 
 
 @pytest.mark.parametrize(

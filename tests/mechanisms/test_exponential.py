@@ -71,20 +71,6 @@ def test_profile_is_the_worst_two_point_pair(a: float) -> None:
                 assert member == pytest.approx(d, rel=1e-9)
 
 
-def test_profile_is_that_of_logistic_noise() -> None:
-    """P = logistic at a, Q = logistic at 0: δ(ε) at the threshold where the density ratio is e^ε."""
-    a = 1.7
-    with mp.workdps(40):
-        for e in (0.0, 0.2, 1.0, 1.6):
-
-            def log_ratio(x: mpf) -> mpf:
-                return a + 2 * mp.log((1 + mp.exp(-x)) / (1 + mp.exp(a - x)))
-
-            x = mp.findroot(lambda x, e=e: log_ratio(x) - e, a / 2)
-            value = 1 / (1 + mp.exp(x - a)) - mp.exp(mpf(e)) / (1 + mp.exp(x))
-            assert abs(value - float(BoundedRangePair(a).profile(np.array([e]))[0][0])) < 1e-14
-
-
 @given(st.floats(-3, 3).map(math.exp), st.lists(st.floats(0, 1), min_size=2, max_size=6), st.data())
 def test_bounded_range_is_dominated(a: float, levels: list[float], data: st.DataObject) -> None:
     """Any pair whose loss lies in [t − a, t]: random ratios, normalised."""
@@ -232,19 +218,6 @@ def test_two_candidates_attain_every_member() -> None:
         for e in (0.0, 0.3, 0.6):
             for member in pairs.attained:
                 assert abs(delta_of(p, q, mpf(e)) - float(member.profile(np.array([e]))[0][0])) < 1e-15
-
-
-def test_gumbel_noise_is_the_same_mechanism() -> None:
-    """P(score_i + Gumbel is the largest) = e^{score_i}/Σ, by quadrature."""
-    scores = [0.0, 0.7, -1.1]
-    with mp.workdps(30):
-        for i, law in enumerate(softmax(scores)):
-
-            def density(x: mpf, i: int = i) -> mpf:
-                others = mp.fprod(mp.exp(-mp.exp(-(x - s))) for k, s in enumerate(scores) if k != i)
-                return mp.exp(-(x - scores[i]) - mp.exp(-(x - scores[i]))) * others
-
-            assert abs(mp.quad(density, [-8, -2, 0, 2, 5, 10, 80]) - law) < 1e-12
 
 
 def test_ranges() -> None:

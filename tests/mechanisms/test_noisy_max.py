@@ -124,22 +124,6 @@ def test_laplace_noise_has_no_bounded_range():
     assert pc.ExponentialMechanism(0.4).delta(epsilon=0.27).upper < reached < mechanism.delta(epsilon=0.27).upper
 
 
-def test_many_candidates_approach_the_lower_end():
-    """10⁴ in the event and as many outside, with Laplace noise: logistic."""
-    n, law = 10_000, stats.laplace
-    grid = np.linspace(-5, 40, 400_001)
-
-    def wins(t: float) -> float:
-        above = -np.expm1(n * np.log(law.cdf(grid - t)))
-        density = np.exp(np.log(n) + law.logpdf(grid) + (n - 1) * law.logcdf(grid))
-        return float(np.trapezoid(above * density, grid))
-
-    reached = wins(0.5) - wins(-0.5)
-    lower = pc.NoisyMax(1.0, noise="laplace").delta(epsilon=0.0).lower
-    assert lower == pytest.approx(math.tanh(0.25), rel=1e-12)
-    assert reached == pytest.approx(lower, rel=1e-3)
-
-
 def test_a_fourth_of_rho_is_too_little():
     """OpenDP's issue 2911: exponential noise, scores (0, 0) and (1, −1), scale 1, charged ρ = ε²/8 with ε = 2."""
     p, q = flipped([1, -1]), flipped([0, 0])
@@ -313,14 +297,3 @@ def test_a_joint_choice_costs_what_one_does():
 def test_what_is_refused(wrong, words):
     with pytest.raises(pc.PrivcalcError, match=words):
         wrong()
-
-
-def test_how_it_is_shown():
-    for mechanism in EACH:
-        assert mechanism_from_json(mechanism_to_json(mechanism)) == mechanism
-        assert eval(repr(mechanism), dict(vars(pc))) == mechanism
-
-
-def test_calibration():
-    found = pc.calibrate(pc.PermuteAndFlip, epsilon=1.0, delta=0.1)
-    assert found.parameter == pytest.approx(1 - 2 * math.log(0.9), rel=1e-9)

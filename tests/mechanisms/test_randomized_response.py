@@ -7,7 +7,6 @@ import math
 
 import numpy as np
 import pytest
-from cases import quick
 from flint import arb, arb_poly, ctx  # type: ignore[import-untyped]
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,7 +18,7 @@ from privcalc.errors import PrivcalcError
 from privcalc.mechanisms.randomized_response import RandomizedResponse
 from privcalc.numerics.routes import atoms as numerics
 from privcalc.numerics.special import gdp_profile
-from privcalc.pairs.two_point import TwoPointPair, symmetric_mu
+from privcalc.pairs.two_point import TwoPointPair
 from privcalc.relation import Relation
 
 SHARES = np.array([0.0, 1e-3, 0.01, 0.1, 0.3, 0.5, 0.9, 0.999, 1 - 1e-9, 1.0, 1.1])
@@ -115,21 +114,6 @@ def test_enumerated_releases(categories: int, records: int) -> None:
         assert abs(worst - float(delta[0])) <= float(error[0]) + 1e-30
 
 
-POWERS = [
-    (1e-12, 1e-12, 7), (1e-3, 1e-3, 10_000), (1.0, 1.0, 2), (1.0, 1.0, 10_000), (50.0, 50.0, 7), (600.0, 600.0, 10_000),
-    (0.5, 3.0, 50), (3.0, 0.5, 50), (1e-3, 700.0, 100), (700.0, 1e-3, 100), (1e-9, 2e-9, 10_000), (0.4, 1000.0, 9),
-    (1e-80, 1.0, 4),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("up", "down", "count"), quick(POWERS, 0, 2, 3, 4, *range(6, 13)))
-def test_binomial_powers(up: float, down: float, count: int) -> None:
-    pair = TwoPointPair(up, down).power(count)
-    assert isinstance(pair, TwoPointPair)
-    wide = np.array([0.0, 1.0, 6.0]) * math.sqrt(count) * max(up, down)
-    check(pair, binomial_law(up, down, count), np.concatenate((SHARES * count * up, wide)), 1e-11)
-
-
 @pytest.mark.parametrize(
     ("epsilon", "categories", "count"), [(1e-12, 3, 7), (1.0, 3, 2), (0.01, 10, 400), (1.0, 5, 400), (40.0, 4, 50)]
 )
@@ -172,19 +156,6 @@ def test_any_binomial_power(up: float, down: float, count: int, share: float) ->
     assert isinstance(pair, TwoPointPair)
     check(pair, binomial_law(up, down, count), np.array([share * count * up]), 1e-11)
     assert pair.reverse.reverse == pair
-
-
-def test_power_of_one_and_limits() -> None:
-    for pair in (TwoPointPair(1.0, 2.0), TwoPointPair(1.0, 1.0, 3)):
-        assert pair.power(1) == pair
-    assert TwoPointPair(1.0, 1.0).power(10**9) is not None
-    assert TwoPointPair(1.0, 1.0).power(2 * 10**9) is None
-    assert TwoPointPair(1.0, 1.0, 1).power(50_000) is None
-    pair = TwoPointPair(1e-3, 1e-3).power(10**7)
-    assert pair is not None
-    # Near N(μ, 1), μ² = Var L·n (Berry, Esseen): to a relative 1e-3 here.
-    delta = pair.profile(np.array([3.0]))[0]
-    assert delta[0] == pytest.approx(gdp_profile(1e-3 * math.sqrt(1e7), np.array([3.0]))[0][0], rel=1e-3)
 
 
 @pytest.mark.parametrize(
@@ -259,11 +230,6 @@ def test_mu_where_both_laws_nearly_always_gain() -> None:
         assert z[0] - z[1] <= pair.gdp_bounds[1] <= (z[0] - z[1]) * (1 + mpf(10) ** -6)
 
 
-def test_symmetric_mu_is_continuous() -> None:
-    assert symmetric_mu(2.0) == pytest.approx(symmetric_mu(2 - 1e-12), rel=1e-11)
-    assert symmetric_mu(1e-90) == pytest.approx(math.sqrt(math.pi / 2) * 1e-90, rel=1e-9)
-
-
 def test_description_and_refusals() -> None:
     assert repr(RandomizedResponse(epsilon=1.0)) == "RandomizedResponse(epsilon=1.0, categories=2)"
     assert RandomizedResponse(1.0) == RandomizedResponse(1.0, 2) != RandomizedResponse(1.0, 3)
@@ -273,14 +239,6 @@ def test_description_and_refusals() -> None:
     for categories in (1, 2.0, True, -3):
         with pytest.raises(PrivcalcError, match="categories"):
             RandomizedResponse(1.0, categories)  # type: ignore[arg-type]
-
-
-def test_slope_at_an_atom_is_that_to_its_right() -> None:
-    """Two binary reports at ε = 1: Q(L > 0) = r² with r = 1/(1 + e), and at the top nothing is left."""
-    pair = TwoPointPair(1.0, 1.0).power(2)
-    assert pair is not None
-    tail = pair.profile(np.array([0.0, 2.0]))[1]
-    assert tail == pytest.approx([1 / (1 + math.e) ** 2, 0.0], rel=1e-12)
 
 
 def test_masses_that_a_convolution_drops_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -109,14 +109,6 @@ def test_a_stated_guarantee_is_attained(level: float, leak: float, rate: float) 
         assert found.upper - found.lower <= 1e-11
 
 
-def test_gdp_is_the_gaussian() -> None:
-    for rate in (0.01, 0.7):
-        one, two = (pc.PoissonSampled(m, rate) * 30 for m in (pc.GDP(0.5), pc.Gaussian(2.0)))
-        found = one.epsilon(delta=1e-6, relation=pc.REPLACE_ONE)
-        assert found == two.epsilon(delta=1e-6, relation=pc.REPLACE_ONE)
-        assert pc.prove(one, epsilon=found.upper, delta=1e-6 * (1 + 1e-9), relation=pc.REPLACE_ONE).verdict == "proved"
-
-
 def test_guarantees_that_say_nothing_of_an_absent_record_are_refused() -> None:
     for relation in (pc.REPLACE_ONE, pc.ZERO_OUT):
         for stated in (
@@ -196,13 +188,6 @@ def test_laplace_twice(scale: float, rate: float, epsilon: float) -> None:
     found = (pc.PoissonSampled(pc.Laplace(scale), rate) * 2).delta(epsilon=epsilon, relation=pc.REPLACE_ONE)
     assert found.lower - 1e-8 <= truth <= found.upper + 1e-8
     assert found.width <= 1e-4 * found.upper
-
-
-def test_laplace_ten_times() -> None:
-    """Between a pair that occurred and the group rule lay [1.174, 2.239]."""
-    found = (pc.PoissonSampled(pc.Laplace(1.0), 0.1) * 10).epsilon(delta=1e-5, relation=pc.REPLACE_ONE)
-    assert 1.790 < found.lower <= found.upper < 1.791
-    assert found.width < 1e-5 * found.upper
 
 
 @pytest.mark.parametrize(("sigma", "shift"), [(0.4, 1), (1.0, 1), (2.5, 3), (30.0, 1)])
@@ -333,15 +318,6 @@ def test_between_one_record_and_two(mechanism: pc.Mechanism, rate: float, steps:
     assert replaced.lower <= whole.upper * (1 + 1e-9)
 
 
-@settings(max_examples=40 if SLOW else 12, deadline=None)
-@given(MECHANISMS, st.floats(1e-4, 0.9), st.floats(0.0, 2.0))
-def test_it_rises_with_the_rate(mechanism: pc.Mechanism, rate: float, epsilon: float) -> None:
-    low, high = (
-        pc.PoissonSampled(mechanism, r).delta(epsilon=epsilon, relation=pc.REPLACE_ONE) for r in (rate, 1.1 * rate)
-    )
-    assert low.lower <= high.upper * (1 + 1e-9)
-
-
 # --- long runs of the Gaussian ---
 
 
@@ -357,15 +333,6 @@ def test_a_billion_steps(noise: float, rate: float, steps: int, delta: float) ->
     assert found.route == "contour"
     assert pc.prove(run, epsilon=found.upper * (1 + 1e-9), delta=delta, relation=pc.REPLACE_ONE).verdict == "proved"
     assert pc.prove(run, epsilon=found.lower * (1 - 1e-9), delta=delta, relation=pc.REPLACE_ONE).verdict == "refuted"
-
-
-@pytest.mark.parametrize("steps", [1, 1000, 10**6])
-def test_noise_for_two_records(steps: int) -> None:
-    noise = pc.noise_multiplier(epsilon=2.0, delta=1e-6, sample_rate=0.01, steps=steps, relation=pc.REPLACE_ONE)
-    run = pc.PoissonSampled(pc.Gaussian(noise), 0.01) * steps
-    assert run.epsilon(delta=1e-6, relation=pc.REPLACE_ONE).upper <= 2.0
-    less = pc.PoissonSampled(pc.Gaussian(noise * (1 - 1e-4)), 0.01) * steps
-    assert less.epsilon(delta=1e-6, relation=pc.REPLACE_ONE).lower > 2.0
 
 
 def test_rare_records_and_a_large_saddle() -> None:

@@ -5,16 +5,14 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
+from cases import neighbours
 from mpmath import mp, mpf
 
 import privcalc as pc
 from privcalc.numerics.gaussian_mixture import Draws
-
-VALUES = (-1, 0, 1)
 
 
 @functools.cache
@@ -25,18 +23,6 @@ def density(records: tuple[int, ...], draws: int, noise: float) -> np.ndarray:
     for batch in itertools.product(records, repeat=draws):
         found += np.exp(-0.5 * ((t - sum(batch)) / noise) ** 2)
     return np.asarray(found * step / (len(records) ** draws * noise * math.sqrt(2 * math.pi)))
-
-
-def neighbours(size: int, relation: pc.Relation) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
-    for rest in itertools.combinations_with_replacement(VALUES, size - 1):
-        for x in VALUES:
-            one = tuple(sorted((*rest, x)))
-            if relation is pc.ADD_OR_REMOVE_ONE:
-                others = [rest]
-            else:
-                others = [tuple(sorted((*rest, y))) for y in ((0,) if relation is pc.ZERO_OUT else VALUES)]
-            for other in others:
-                yield from ((one, other), (other, one))
 
 
 @pytest.mark.parametrize("relation", list(pc.Relation))

@@ -5,25 +5,22 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Iterator
 from fractions import Fraction
 
 import numpy as np
 import pytest
-from cases import opposite_twice
+from cases import neighbours
 from mpmath import mp
 from scipy.stats import norm
 
 import privcalc as pc
 from privcalc.composition.direction import max_loss
 from privcalc.mechanisms.fixed_size import FixedSizeSampled, ShuffledEpoch
-from privcalc.mechanisms.parallel import MaxPair, Parallel
-from privcalc.pairs.gaussian import GaussianPair, OppositeGaussianPair
-from privcalc.pairs.poisson import SampledPair
+from privcalc.mechanisms.parallel import Parallel
+from privcalc.pairs.gaussian import OppositeGaussianPair
 
 VALUES = (-1, 0, 1)
 SIZES = [(n, m) for n in range(2, 7) for m in range(1, n + 1)]
-DISTANCES = {pc.ADD_OR_REMOVE_ONE: 2, pc.REPLACE_ONE: 2, pc.ZERO_OUT: 1}
 
 
 @functools.cache
@@ -34,20 +31,6 @@ def sums(records: tuple[int, ...], m: int) -> dict[int, float]:
     for batch in batches:
         found[sum(batch)] = found.get(sum(batch), 0.0) + 1 / len(batches)
     return found
-
-
-def neighbours(n: int, relation: pc.Relation) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """Data sets, the larger of n records."""
-    for rest in itertools.combinations_with_replacement(VALUES, n - 1):
-        for x in VALUES:
-            one = tuple(sorted((*rest, x)))
-            if relation is pc.ADD_OR_REMOVE_ONE:
-                others = [rest]
-            else:
-                others = [tuple(sorted((*rest, y))) for y in ((0,) if relation is pc.ZERO_OUT else VALUES)]
-            for other in others:
-                yield one, other
-                yield other, one
 
 
 @functools.cache
@@ -300,23 +283,6 @@ def test_parallel_enumerated() -> None:
         assert truth == pytest.approx(answer.upper, rel=2e-3)
 
 
-def test_max_pair_slope_and_profile() -> None:
-    pairs = (
-        GaussianPair(0.3),
-        SampledPair(GaussianPair(2.0), 0.05, add=True),
-        SampledPair(GaussianPair(2.0), 0.05, add=False),
-    )
-    epsilon = np.linspace(0.0, 4.0, 4_001)
-    delta, tail, _ = MaxPair(pairs).profile(epsilon)
-    assert np.array_equal(delta, np.max([pair.profile(epsilon)[0] for pair in pairs], axis=0))
-    x = np.exp(epsilon)
-    slope = -tail / x
-    # A subgradient: every tangent stays below.
-    for i in range(0, epsilon.size, 97):
-        assert np.all(delta[i] + slope[i] * (x - x[i]) <= delta + 1e-12)
-    assert MaxPair(pairs).reverse.reverse == MaxPair(pairs)
-
-
 def test_parallel_shortcuts_and_refusals() -> None:
     gaussians_only = Parallel([pc.Gaussian(4.0), pc.Gaussian(2.0), pc.GDP(mu=0.1)])
     assert gaussians_only.pairs(pc.ADD_OR_REMOVE_ONE) == pc.Gaussian(2.0).pairs(pc.ADD_OR_REMOVE_ONE)
@@ -327,17 +293,6 @@ def test_parallel_shortcuts_and_refusals() -> None:
     for bad in ([], [pc.Gaussian(1.0) * 2], pc.Gaussian(1.0), 3, [1.0]):
         with pytest.raises(pc.PrivcalcError, match="parts"):
             Parallel(bad)  # type: ignore[arg-type]
-
-
-def test_parallel_with_leaks_and_moments() -> None:
-    leak, rest = pc.ApproxDP(epsilon=1.0, delta=1e-6), pc.Gaussian(1.0)
-    run = Parallel([leak, rest]) * 2
-    answer = run.delta(epsilon=1.5)
-    assert max((part * 2).delta(epsilon=1.5).lower for part in (leak, rest)) <= answer.upper
-    assert answer.lower <= (leak * 2).delta(epsilon=1.5).upper
-    moments = Parallel([pc.ZCDP(rho=0.5), pc.Laplace(2.0)]) * 3
-    for part in (pc.ZCDP(rho=0.5), pc.Laplace(2.0)):
-        assert (part * 3).epsilon(delta=1e-5).lower <= moments.epsilon(delta=1e-5).upper
 
 
 @pytest.mark.parametrize(
@@ -375,15 +330,6 @@ def test_the_trade_off_of_a_worst_part_is_attained_by_a_part() -> None:
     found = pc.Parallel(parts).beta(alpha=0.1)
     least = min(part.beta(alpha=0.1).lower for part in parts)
     assert found.lower <= least <= found.upper * (1 + 1e-9)
-
-
-def test_largest_loss_at_rates_near_one() -> None:
-    """In the add direction −log(1 − q + q e^{−l}), without cancellation."""
-    q, level = 1 - 1e-9, 30.0
-    with mp.workdps(40):
-        truth = -mp.log(1 - mp.mpf(q) + mp.mpf(q) * mp.exp(-level))
-    pair = pc.PoissonSampled(pc.Laplace(1 / level), q).pairs(pc.ADD_OR_REMOVE_ONE).backward
-    assert pair.max_loss == pytest.approx(float(truth), rel=1e-14)
 
 
 @pytest.mark.parametrize(
@@ -424,17 +370,6 @@ def test_opposite_records_are_the_worst_in_the_plane(seed):
         (r, s), angle = mu * rng.uniform(0, 1, 2) ** 0.3, rng.uniform(0, math.pi)
         assert divergence((r, 0.0), (s * math.cos(angle), s * math.sin(angle))) <= claim.upper + 1e-5
     assert divergence((mu, 0.0), (-mu, 0.0)) == pytest.approx(float(claim), abs=2e-5)
-
-
-@pytest.mark.parametrize(
-    ("noise", "rate", "epsilon"), [(1.0, 0.1, 0.3), (0.5, 0.01, 2.0), (3.0, 0.5, 0.1), (1.0, 0.9, 4.0)]
-)
-def test_opposite_records_twice(noise, rate, epsilon):
-    """Two steps by nested quadrature; the inner threshold by root finding, not by the pair's formula."""
-    truth = opposite_twice(noise, rate, epsilon)
-    found = (pc.PoissonSampled(pc.Gaussian(noise), rate) * 2).delta(epsilon=epsilon, relation=pc.REPLACE_ONE)
-    assert found.lower * (1 - 1e-8) <= truth <= found.upper * (1 + 1e-8)
-    assert found.width <= 1e-5 * found.upper
 
 
 def test_a_nulled_record_that_still_counts_is_not_sampled():

@@ -80,11 +80,3 @@ def test_the_matching_discrete_gaussian(variance: float) -> None:
 def test_arguments(arguments: dict[str, float]) -> None:
     with pytest.raises(pc.PrivcalcError, match=next(iter(arguments))):
         skellam(**({"variance": 10.0, "norm": 2.0} | arguments))
-
-
-def test_it_composes_samples_and_is_certified() -> None:
-    release = skellam(50.0, norm=3.0)
-    run = pc.PoissonSampled(release, 0.01) * 1000
-    epsilon = run.epsilon(delta=1e-6)
-    assert 0 < epsilon.lower <= epsilon.upper < release.epsilon(delta=1e-6).upper * 10
-    assert float(pc.certify(run, delta=1e-6).guarantee.epsilon or 0) == epsilon.upper

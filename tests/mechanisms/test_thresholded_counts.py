@@ -11,14 +11,13 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from cases import SLOW
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from mpmath import mp, mpf  # type: ignore[import-untyped]
 from scipy import optimize, signal, stats
 
 import privcalc as pc
 from privcalc.ledger.selection import fine
-from privcalc.serial import mechanism_from_json, mechanism_to_json
 
 ADD, SWAP, NULL = pc.ADD_OR_REMOVE_ONE, pc.REPLACE_ONE, pc.ZERO_OUT
 ALARM = 1e-6 / 10
@@ -200,29 +199,6 @@ def test_one_key_costs_the_larger_of_two_and_not_their_sum():
     assert mechanism.chance == pytest.approx(float(stats.norm.sf(17 / 4)), rel=1e-13)
 
 
-@given(
-    st.sampled_from(["laplace", "gaussian"]),
-    st.floats(0.3, 30),
-    st.floats(1.01, 60),
-    st.integers(1, 5),
-    st.floats(0, 3),
-)
-@example("laplace", 30.0, 1.01, 3, 0.0)
-@example("gaussian", 1.0, 100.0, 2, 0.0)
-@settings(max_examples=40 if SLOW else 15, deadline=None)
-def test_no_fewer_keys_or_lower_threshold_is_better(noise, scale, threshold, keys, epsilon):
-    def delta(relation, **changes):
-        given = {"noise": noise, "scale": scale, "threshold": threshold, "keys": keys} | changes
-        return pc.ThresholdedCounts(**given).delta(epsilon=epsilon, relation=relation)
-
-    here, both = delta(ADD), delta(SWAP)
-    assert here.lower <= here.upper <= 1
-    assert delta(ADD, keys=keys + 1).upper >= here.lower * (1 - 1e-9)
-    assert delta(ADD, threshold=threshold + 1).lower <= here.upper * (1 + 1e-9)
-    assert both.upper >= here.lower * (1 - 1e-9)
-    assert (delta(NULL).lower, delta(NULL).upper) == (here.lower, here.upper)
-
-
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
 def test_a_person_replaced(noise):
     """One key each: both come and go, one key moves by one each way, and all between, by quadrature."""
@@ -305,18 +281,6 @@ def test_the_threshold_is_on_the_safe_side(monkeypatch):
     assert ledger.thresholded({"a": 1}, step) == {"a": 5 + 1 / steps}
 
 
-def test_a_certificate():
-    step = pc.ThresholdedCounts(noise="laplace", scale=2.0, threshold=40.0, keys=2)
-    with pc.Ledger(None, plan=step, seed=1) as ledger:
-        found = ledger.thresholded({("x", 1): 500, "y": 10**6, 3: 2}, step, label="words")
-        with pytest.raises(pc.BudgetExceeded):
-            ledger.thresholded({}, step)
-    assert list(found) == ["y", ("x", 1)]
-    certificate = pc.certify(ledger, delta=1e-6)
-    assert certificate.guarantee.epsilon.upper == step.epsilon(delta=1e-6).upper
-    assert "thresholded_counts.md" in certificate.document["proofs"]
-
-
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
@@ -347,16 +311,6 @@ def test_calls_that_are_refused():
             ledger.thresholded(counts, mechanism)
         assert "secret" not in str(caught.value)
     assert not ledger.spent.entries
-
-
-def test_how_it_is_shown_and_calibrated():
-    step = pc.ThresholdedCounts(noise="gaussian", scale=2.0, threshold=9.0, keys=3)
-    assert mechanism_from_json(mechanism_to_json(step)) == step
-    assert eval(repr(step), dict(vars(pc))) == step
-    found = pc.calibrate(
-        lambda t: pc.ThresholdedCounts(noise="laplace", scale=2.0, threshold=1 + t), epsilon=1.0, delta=1e-6
-    )
-    assert found.parameter == pytest.approx(-2 * math.log(2e-6), rel=1e-9)
 
 
 AT_NOON = datetime.datetime(2026, 5, 1, 12, tzinfo=datetime.UTC)

@@ -322,16 +322,6 @@ def test_every_case_of_a_mixed_group_counts() -> None:
     assert many.lower <= alone.upper <= many.upper * (1 + 1e-9)
 
 
-def test_noise_for_a_group() -> None:
-    """A calibrated run meets its target for the group, and a slightly less noisy one does not."""
-    noise = pc.noise_multiplier(epsilon=3.0, delta=1e-5, sample_rate=0.01, steps=1000, group_size=8)
-    assert (pc.PoissonSampled(pc.Gaussian(noise), 0.01) * 1000).epsilon(delta=1e-5, group_size=8).upper <= 3.0
-    less = pc.PoissonSampled(pc.Gaussian(noise * (1 - 1e-6)), 0.01) * 1000
-    assert less.epsilon(delta=1e-5, group_size=8).lower > 3.0
-    one, four = (pc.noise_multiplier(epsilon=1.0, delta=1e-5, group_size=k) for k in (1, 4))
-    assert four == pytest.approx(4 * one, rel=1e-12)
-
-
 def test_where_none_takes_part_almost_never() -> None:
     """The chance of none underflows: all in from above, fewer records from below."""
     found = pc.UserSampled(pc.Gaussian(500.0), 0.9, records=1000).epsilon(delta=1e-5)

@@ -13,7 +13,6 @@ from scipy import stats
 
 from privcalc.noise.bits import Bits, SecureBits, SeededBits
 from privcalc.noise.continuous import INDEX, PLACE, SHARES, Box, _outside, laplace, normal, steps
-from privcalc.noise.source import Noise
 
 ALARM = 1e-6 / 40
 """Each statistical test fails by chance with this probability: all of them together with less than 1e-6."""
@@ -124,29 +123,6 @@ def test_the_law_on_a_coarse_grid(name, scale, bits):
     assert stats.chisquare(observed, expected).pvalue > ALARM
 
 
-@pytest.mark.parametrize("name", LAWS)
-def test_the_law_on_a_fine_grid(name):
-    scale = 1.3 * 2.0**36
-    draws = steps(SeededBits(6), LAWS[name](), 10**6, scale) / scale
-    law = stats.norm if name == "normal" else stats.laplace
-    assert stats.kstest(draws, law.cdf).pvalue > ALARM
-    for lag in (1, 2, 7):
-        assert abs(np.mean(draws[:-lag] * draws[lag:])) * math.sqrt(draws.size) / draws.var() < 6
-    tail = int(np.sum(np.abs(draws) > 3.5))  # beyond all body boxes of the normal law
-    assert stats.binomtest(tail, draws.size, 2 * law.sf(3.5)).pvalue > ALARM
-
-
-@pytest.mark.parametrize("name", LAWS)
-def test_low_bits_are_uniform(name):
-    found = steps(SeededBits(7), LAWS[name](), 2**18, 1.3 * 2.0**36)
-    for shift in (0, 3, 11, 20):
-        assert stats.chisquare(np.bincount((found >> shift) & 15)).pvalue > ALARM
-    both = np.abs(found) & 1, found > 0
-    assert (
-        stats.chi2_contingency([[np.sum((both[0] == i) & (both[1] == j)) for i in (0, 1)] for j in (0, 1)])[1] > ALARM
-    )
-
-
 # --- what doubles cannot tell ---------------------------------------------------------------------
 
 
@@ -251,24 +227,3 @@ def test_a_number_that_is_not_under_the_graph_is_drawn_again():
     again = word(5, 1, 12345)
     beyond = Words(word(SHARES - 1, 0, 0), 2**64 - 1, 0, again)
     assert steps(beyond, boxes, 1, 1e9) == steps(Words(again), boxes, 1, 1e9)
-
-
-def test_how_often_doubles_are_in_doubt():
-    """Bits beyond the first word are rare at the scale that grids have."""
-
-    class Counting(SeededBits):
-        drawn = 0
-
-        def words(self, size):
-            self.drawn += size
-            return super().words(size)
-
-    bits = Counting(1)
-    steps(bits, normal(), 10**5, 1.5 * 2.0**36)
-    assert bits.drawn < 1.05 * 10**5
-
-
-def test_a_source_draws_with_either():
-    noise = Noise(SeededBits(1))
-    assert noise.normal(3, 1e6).dtype == noise.laplace(3, 1e6).dtype == np.int64
-    assert Noise().normal(0, 1.0).size == 0

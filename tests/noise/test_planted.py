@@ -277,8 +277,7 @@ def a_stream_that_snaps_after_decoding(patch):
     """Noise is decoded in doubles, the sum is added, and the result is snapped."""
 
     def release(self, values):
-        found, keep = self._encoder.next(np.zeros(self.coordinates), self._drawn)
-        keep()
+        found = self._encoder.next(np.zeros(self.coordinates), self._drawn)
         self._step += 1
         return np.ldexp(np.rint(np.ldexp(values + found, -self._grid.exponent)), self._grid.exponent)
 

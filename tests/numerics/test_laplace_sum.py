@@ -14,7 +14,7 @@ from mpmath import binomial, exp, factorial, mp, mpf, quad  # type: ignore[impor
 
 from privcalc.mechanisms.thresholded_counts import LaplaceSumPair
 from privcalc.numerics.floats import UNIT
-from privcalc.numerics.laplace_sum import _exponential, laplace_sum_profile
+from privcalc.numerics.laplace_sum import laplace_sum_profile
 
 
 @functools.cache
@@ -111,15 +111,6 @@ def test_the_bound_that_grows_with_the_degree_is_what_counts():
         assert error[0] < 5e-12 * delta[0]
         with mp.workdps(60 + int(2 * a * count)):
             assert abs(truth(a, count, float(epsilon[0])) - delta[0]) < 0.1 * error[0]
-
-
-@pytest.mark.parametrize("y", [1e-3, 1.0, 60.0, 200.0])
-def test_the_series_is_cut_where_it_no_longer_counts(y):
-    terms = [mpf(x) for x in _exponential(y)]
-    with mp.workdps(60):
-        for x in (mpf(0), mpf(1) / 7, mpf(1) / 2, mpf(1)):
-            found = sum(term * x**k * (1 - x) ** (len(terms) - 1 - k) for k, term in enumerate(terms))
-            assert abs(found / exp(mpf(y) * x) - 1) < 1e-17 + 3 * UNIT * len(terms)
 
 
 def test_large_ones_are_between_some_numbers_and_one_shift():

@@ -166,21 +166,6 @@ def test_terms_are_counted():
     assert not abs(float(exact) - sharp.value[0]) <= sharp.error[0]
 
 
-@pytest.mark.parametrize(("number", "delta"), [(12, 1e-6), (40, 1e-9)])
-def test_runs_as_one_by_one(monkeypatch, number, delta):
-    def run():
-        return pc.Run.of(
-            pc.PoissonSampled(pc.Gaussian(1 + k / number), 0.01 * (1 + k / number)) * (1 + 20 * (k % 3))
-            for k in range(number)
-        )
-
-    found = run().epsilon(delta=delta)
-    monkeypatch.setattr(uses, "grouped", lambda entries: entries)
-    alone = run().epsilon(delta=delta)
-    assert max(found.lower, alone.lower) <= min(found.upper, alone.upper)
-    assert found.upper - found.lower <= 1e-8 * found.upper
-
-
 def test_a_thousand_steps_on_one_grid():
     run = pc.Run.of(pc.PoissonSampled(pc.Gaussian(1 + k / 1000), 0.005 * (1 + k / 1000)) for k in range(1000))
     found = uses.Uses(run._sides(pc.ADD_OR_REMOVE_ONE).upper[0]).transforms

@@ -67,11 +67,13 @@ class Kept(DPOptimizer):  # type: ignore[misc]
         if float(self.max_grad_norm) != self._clip_norm:
             raise PrivcalcError(f"max_grad_norm = {self.max_grad_norm!r}: must stay {self._clip_norm!r} within a step")
         self._summed = (self._summed or 0) + self._records(params)
-        complete = super().pre_step(closure)
-        if complete:
-            for p in params:
-                vars(p.grad)[NOISY] = p.grad._version
-        return complete
+        return super().pre_step(closure)
+
+    def scale_grad(self) -> None:
+        """Divide by the expected size; what a hook of the step writes to the gradients after that has no noise."""
+        super().scale_grad()
+        for p in self.params:
+            vars(p.grad)[NOISY] = p.grad._version
 
     def add_noise(self) -> None:
         """The sum is complete: it must be over the batch that waits longest; pay for the step, then draw.

@@ -1,14 +1,36 @@
-"""Mechanisms that add noise to a sum of contributions of bounded norm."""
+"""What mechanisms share: how they are set and shown, and noise on a sum of contributions of bounded norm."""
 
 from __future__ import annotations
 
+import dataclasses
 from abc import abstractmethod
 from typing import Literal
 
 from privcalc.errors import PrivcalcError
 from privcalc.run import Mechanism
 
-__all__ = ["Additive"]
+__all__ = ["Additive", "Shown"]
+
+_ARGUMENTS = {"level": "epsilon", "failure": "delta"}
+"""Fields whose argument has the name of a question."""
+
+
+class Shown(Mechanism):
+    """A mechanism that is shown as the call that makes it, its arguments by name."""
+
+    def _set(self, **values: object) -> None:
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+    def _arguments(self) -> str:
+        given = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}  # type: ignore[arg-type]
+        shown = {name: list(value) if isinstance(value, tuple) else value for name, value in given.items()}
+        return ", ".join(
+            f"{_ARGUMENTS.get(name, name)}={value!r}" for name, value in shown.items() if name != "relation"
+        )
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._arguments()})"
 
 
 class Additive(Mechanism):
