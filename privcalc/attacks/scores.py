@@ -4,7 +4,7 @@ scores of two worlds        ->  from_scores  ->  Measured
 samplers and their ratio    ->  likelihood_ratio
 a mechanism as a function   ->  black_box
 a training as a function    ->  canary_runs
-losses of members or not    ->  membership  (Yeom, Giacomelli, Fredrikson, Jha 2018; Carlini et al. 2022; AdaMix, Section 4)
+losses of members or not    ->  membership (Yeom, Giacomelli, Fredrikson, Jha 2018; Carlini et al. 2022)
 """
 
 from __future__ import annotations
