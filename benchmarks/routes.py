@@ -38,7 +38,8 @@ Written by `python -m benchmarks.routes`: {count} questions of `benchmarks.accou
 how much the answer's width, over its upper end, is larger without the route; counted above 10⁻⁶ and 10⁻³, and the
 largest. *Seconds*: processor seconds of the questions for which it was laid, with and without it; where there was no
 answer after {limit} seconds the loss is ∞. What needs none of them has a closed form, theorems, or the table of many
-questions at once.
+questions at once. No question here mixes randomized responses, or discrete Gaussians of different σ: enumeration and
+smoothing are for these (`tests/numerics/test_atoms.py` has their widths).
 
 | route | laid | answers | loss > 1e-6 | > 1e-3 | largest | where | seconds | without |
 |---|---|---|---|---|---|---|---|---|

@@ -14,7 +14,7 @@ from privcalc import errors
 from privcalc.errors import PrivcalcError
 from privcalc.mechanisms.exponential import ExponentialMechanism
 from privcalc.relation import ADD_OR_REMOVE_ONE, REPLACE_ONE, Relation, check_relation
-from privcalc.rigorous.balls import finite_claims
+from privcalc.rigorous import finite_claims
 from privcalc.run import Mechanism, Run
 from privcalc.serial import parts, relation_from_json, run_from_json, run_to_json
 

@@ -129,19 +129,15 @@ class Loss:
 
     def exists(self, parameter: float) -> bool:
         """Whether the parameter is in the domain."""
-        try:
-            made = self.make(parameter)
-        except (PrivcalcError, OverflowError):
-            return False
-        _run(made)  # what is no run at one parameter is none at the others
-        return True
+        return not self.refusal(parameter)
 
     def refusal(self, parameter: float) -> str:
         """Why the parameter is not in the domain; nothing if it is."""
         try:
-            self.make(parameter)
+            made = self.make(parameter)
         except (PrivcalcError, OverflowError) as error:
-            return str(error)
+            return str(error) or type(error).__name__
+        _run(made)  # what is no run at one parameter is none at the others
         return ""
 
     def at(self, parameter: float) -> Bounds:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import click
 
-from privcalc.cli import ask, attack, audit, budget, bulk, certificate, claim, compare, plan, sign
+from privcalc.cli import ask, attack, audit, budget, bulk, certificate, plan
 from privcalc.cli.options import Group
 from privcalc.terminal import INTERRUPTED, command, fail
 from privcalc.version import __version__
@@ -20,11 +20,10 @@ __all__ = ["main"]
 COMMANDS: tuple[click.Command, ...] = (
     *ask.COMMANDS,
     bulk.bulk_,
-    *(certificate.certify, certificate.verify, certificate.show),
-    *(sign.key, sign.sign),
-    claim.claim,
+    *(certificate.certify, certificate.verify, certificate.show, certificate.key, certificate.sign),
+    ask.claim,
     budget.budget,
-    *(attack.attack, audit.audit, compare.compare_, plan.plan_),
+    *(attack.attack, audit.audit, ask.compare_, plan.plan_),
 )
 
 

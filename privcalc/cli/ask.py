@@ -1,22 +1,91 @@
-"""``privcalc epsilon|delta|risk|noise|steps|curve``: the questions of DP-SGD, answered with what was assumed."""
+"""Questions: of DP-SGD, answered with what was assumed; of a published ε; and of one run to all accountants.
+
+``privcalc epsilon|delta|risk|noise|steps|curve``, ``privcalc claim check`` and ``privcalc compare``.
+"""
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import click
 
 import privcalc as pc
-from privcalc.cli.options import DELTA, EPSILON, JSON, NOISE, RELATION, Command, Numbers
-from privcalc.cli.samplers import Batches, sampler_options
+from privcalc.certificate.story import described
+from privcalc.claims import Claim
+from privcalc.claims import check as checked
+from privcalc.cli.options import (
+    DELTA,
+    EPSILON,
+    JSON,
+    NOISE,
+    RELATION,
+    Batches,
+    Command,
+    Group,
+    Numbers,
+    sampler_options,
+)
 from privcalc.enclosure import Enclosure
 from privcalc.errors import PrivcalcError
+from privcalc.peers.compare import compare
 from privcalc.relation import Relation
 from privcalc.rounding import downward, upward
 from privcalc.run import Run
-from privcalc.terminal import answer
+from privcalc.serial import read_json
+from privcalc.terminal import UNCONFIRMED, WRONG, answer
+
+
+@click.group(cls=Group)
+def claim() -> None:
+    """Privacy claims that somebody published."""
+
+
+@claim.command
+@click.argument("file")
+@JSON
+def check(file: str, as_json: bool) -> int:
+    """Recompute a published ε under everything that its stated parameters may mean.
+
+    FILE is the claim, in JSON (docs/guides/claims.md). Exit status 0 if it holds under all of that, 1 if under nothing,
+    3 if it depends or cannot be told.
+    """
+    verdict = checked(Claim.load(file))
+    answer(verdict.json, str(verdict), as_json=as_json)
+    return {True: 0, False: WRONG, None: UNCONFIRMED}[verdict.holds]
+
+
+@click.command("compare", cls=Command)
+@click.argument("described_run", metavar="RUN.json", type=Path)
+@DELTA
+@JSON
+def compare_(described_run: Path, delta: float, as_json: bool) -> int:
+    """Every installed accountant beside ours on one run, described as for certify, and why they differ."""
+    terms = described(read_json(described_run))
+    logging.disable(logging.WARNING)
+    try:
+        rows = compare(terms.bound, delta=delta, relation=terms.relation)
+    finally:
+        logging.disable(logging.NOTSET)
+    entries = [
+        {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in asdict(row).items()}
+        for row in rows
+    ]
+    found = {"run": str(terms.bound), "delta": delta, "relation": str(terms.relation), "accountants": entries}
+    lines = [
+        str(terms.bound),
+        f"δ = {upward(delta, 'g')}, {terms.relation}; σ is the noise standard deviation over the clip norm C",
+    ]
+    for row in rows:
+        differs = f"{100 * row.excess:+.2g} %" if math.isfinite(row.excess) and row.excess else ""
+        lines.append(f"{row.accountant:<18} {upward(row.epsilon, '>14.9g')} {differs:>10}  {row.kind}")
+        lines += [f"{'':<18}   {line}" for line in row.why]
+    return answer(found, "\n".join(lines), as_json=as_json)
+
 
 __all__ = ["COMMANDS"]
 

@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privcalc import bulk, parts
-from privcalc.cli.options import JSON, RELATION, Command, engine_of, engine_options, progress
-from privcalc.cli.samplers import OPTIONS
+from privcalc.cli.options import JSON, OPTIONS, RELATION, Command, engine_of, engine_options, progress
 from privcalc.errors import PrivcalcError
 from privcalc.files import regular, whole
 from privcalc.numerics.floats import Floats

@@ -92,24 +92,26 @@ class Answers:
 
     def epsilon(self, delta: float) -> Enclosure:
         """The smallest ε ≥ 0 with δ(ε) ≤ δ."""
-        return replace(self._epsilon(delta), delta=delta)
-
-    def _epsilon(self, delta: float) -> Enclosure:
-        if self.several is None:
-            return self._ask(lambda curves: worst_epsilon(curves, delta), lambda curves: group.epsilon(curves, delta))
-        if self.group_sides is not None:
-            return self._ask(lambda curves: worst_epsilon(curves, delta))
-        size = self.several.size
-        return self._ask(lambda curves: group.epsilon_of_group(curves, size, delta))
+        return replace(self._at(delta, worst_epsilon, group.epsilon, group.epsilon_of_group), delta=delta)
 
     def delta(self, epsilon: float) -> Enclosure:
         """δ(ε)."""
+        return self._at(epsilon, worst_delta, group.delta, group.delta_of_group)
+
+    def _at(
+        self,
+        point: float,
+        worst: Callable[[list[Curve], float], Bound],
+        in_a_row: Callable[[list[Curve], float], float],
+        of_group: Callable[[list[Curve], int, float], Bound],
+    ) -> Enclosure:
+        """By the worst curve; else by the rule for replacing in two steps, or for groups whose pairs are unknown."""
         if self.several is None:
-            return self._ask(lambda curves: worst_delta(curves, epsilon), lambda curves: group.delta(curves, epsilon))
+            return self._ask(lambda curves: worst(curves, point), lambda curves: in_a_row(curves, point))
         if self.group_sides is not None:
-            return self._ask(lambda curves: worst_delta(curves, epsilon))
+            return self._ask(lambda curves: worst(curves, point))
         size = self.several.size
-        return self._ask(lambda curves: group.delta_of_group(curves, size, epsilon))
+        return self._ask(lambda curves: of_group(curves, size, point))
 
     def epsilons(self, delta: Floats) -> Enclosures:
         """ε of many δ, each as if it were asked alone."""

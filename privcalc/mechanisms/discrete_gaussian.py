@@ -176,8 +176,8 @@ def _opposite_law(pair: OppositeDiscreteGaussianPair) -> tuple[DiscretePair, flo
         moved = null * np.exp((shift / sigma) * (y / sigma) - 0.5 * count * (shift / sigma) ** 2)
     # P(y > reach) of noise around count·shift, of which E e^{ty} is at most a Gaussian's.
     beyond = math.exp(-0.5 * (max(reach + 1 - count * shift, 0) / spread) ** 2)
-    found = dataclasses.replace(finite(moved, null, pair.rate), inherited=inherited)
-    return found, pair.rate * min(2 * beyond, 1.0) + 1e-280
+    opposites = dataclasses.replace(finite(moved, null, pair.rate), inherited=inherited)
+    return opposites, pair.rate * min(2 * beyond, 1.0) + 1e-280
 
 
 def _masses(sigma: float, count: int = 1) -> Masses:

@@ -236,10 +236,10 @@ def _list(distribution: Any, mean: Any) -> tuple[Distribution, float]:
     masses = tuple(values.tolist())
     if not abs(math.fsum(masses) - 1) <= 1e-9 or not any(mass >= 1e-9 for mass in masses[1:]):
         raise errors.PrivcalcError(f"distribution = {distribution!r}: must be {allowed} (to 1e-9)")
-    found = Finite(masses).mean
-    if mean is not None and mean != found:
-        raise errors.PrivcalcError(f"mean = {mean!r}: must be that of the probabilities, {found!r}, or left out")
-    return masses, found
+    own_mean = Finite(masses).mean
+    if mean is not None and mean != own_mean:
+        raise errors.PrivcalcError(f"mean = {mean!r}: must be that of the probabilities, {own_mean!r}, or left out")
+    return masses, own_mean
 
 
 TOGETHER = 64

@@ -130,15 +130,15 @@ def _added(a: Points, b: Points, grid: Grid, *, spread: bool) -> Points:
     masses = np.multiply.outer(a.masses, b.masses).ravel()
     shift = max(a.shift, b.shift) + UNIT * (16 + 4 * float(np.abs(logs).max()))
     if not spread:
-        points, found, terms = grid.merged(logs, masses)
+        points, total, terms = grid.merged(logs, masses)
         relative = a.relative + b.relative + UNIT * (terms + 8)
-        return Points(points, found, 0.0, 0.0, relative, shift + 4 * UNIT * terms)
-    found, excess, terms = grid.spread(logs, masses)
+        return Points(points, total, 0.0, 0.0, relative, shift + 4 * UNIT * terms)
+    total, excess, terms = grid.spread(logs, masses)
     # With one of them at 0 the sum is the other; means beyond the grid add up.
-    found += a.zero * b.masses + b.zero * a.masses
+    total += a.zero * b.masses + b.zero * a.masses
     return Points(
         a.logs,
-        found,
+        total,
         a.zero * b.zero,
         a.excess + b.excess + excess,
         a.relative + b.relative + UNIT * (terms + 8),

@@ -16,7 +16,7 @@ import numpy as np
 
 from privcalc.numerics.elementary import expm1, fan, log1p, log_weighted
 from privcalc.numerics.floats import TINY, UNIT, Floats
-from privcalc.numerics.interfaces import NodeValues, Points, RealValues, SplitValues, log_slack
+from privcalc.numerics.interfaces import ClosedTransform, NodeValues, Points, RealValues, SplitValues, log_slack
 
 _POINTS = 64
 """Of the Gauss rule on a panel: its error is e^{−155} of the largest modulus on the ellipse."""
@@ -68,7 +68,7 @@ class Rule(NamedTuple):
 
 
 @dataclass(frozen=True)
-class SampledLaplaceTransform:
+class SampledLaplaceTransform(ClosedTransform):
     """(1 − q)Lap(0) + qLap(a) against Lap(0), of scale 1, 0 < q < 1; with ``add`` the other order."""
 
     a: float
@@ -84,15 +84,6 @@ class SampledLaplaceTransform:
         """
         self._panels(c_max)
         return SampledLaplaceTransform(self.a, self.q, self.add, count)
-
-    @property
-    def lost(self) -> float:
-        """The probability under P that M leaves out: none."""
-        return 0.0
-
-    def edge(self, c: Floats | float) -> Floats:
-        """Zero: nothing is cut."""
-        return np.zeros_like(np.atleast_1d(c))
 
     def _power(self, c: Floats | float) -> Floats:
         """The power of w."""

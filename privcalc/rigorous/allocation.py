@@ -19,7 +19,7 @@ from functools import cached_property
 import flint
 
 from privcalc.rigorous.balls import Ball, acb, arb, error, lower, middle, ndtr, pi, precision, upper
-from privcalc.rigorous.contour import Found, Progress
+from privcalc.rigorous.contour import Bounds, Progress
 from privcalc.rigorous.factors import Factor
 
 MOST_NODES, MOST_TERMS = 60_000, 20_000_000
@@ -149,7 +149,9 @@ class Sketch:
         return min(here, 0.0), TURNS[self.at]
 
 
-def allocated(factors: Sequence[Factor], epsilon: Fraction, log_small: float, progress: Progress) -> Found | str | None:
+def allocated(
+    factors: Sequence[Factor], epsilon: Fraction, log_small: float, progress: Progress
+) -> Bounds | str | None:
     """Bounds of δ(ε), apart by about e^{log_small}.
 
     None where there is not one such use alone, a reason where it takes too long.
@@ -207,16 +209,16 @@ def allocated(factors: Sequence[Factor], epsilon: Fraction, log_small: float, pr
             tail += most**one.steps * (1 / arb(u) - (0 if j == _BLOCKS - 1 else 1 / arb(v)))
             u = v
         scale = (at * level).exp() / pi()
-        found = scale * (arb(h) * total + error(tail))
+        bound = scale * (arb(h) * total + error(tail))
         # The terms m ≥ 1: K + mD − t and E(S − K − mD)_+, with ρ = e^{−cD}: Σρ^m = ρ/(1 − ρ), Σmρ^m = ρ/(1 − ρ)².
         rho = (-at * whole).exp()
-        found -= (level - one.steps) * rho / (1 - rho) + whole * rho / (1 - rho) ** 2
+        bound -= (level - one.steps) * rho / (1 - rho) + whole * rho / (1 - rho) ** 2
         beyond = level + whole - one.steps
         rest = rho / (1 - rho) * ((variance + beyond * beyond).sqrt() - beyond) / 2
-        put = found - rest / 2 + error(rest / 2)
+        put = bound - rest / 2 + error(rest / 2)
         delta = (arb(epsilon).exp() * put if one.add else put - (level - one.steps)) / one.steps
         how = f"inversion of a sum of {one.steps}, {size} nodes, {cells} cells, {bits} bits"
-        return Found(max(0.0, lower(delta)), min(1.0, upper(delta)), how)
+        return Bounds(max(0.0, lower(delta)), min(1.0, upper(delta)), how)
 
 
 def _small(size: Ball, steps: int) -> Ball:

@@ -7,7 +7,6 @@ An ``arb`` is an interval that contains the exact value; every operation keeps t
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from fractions import Fraction
 from typing import Any, TypeAlias
@@ -102,15 +101,3 @@ def ndtr(x: Ball) -> Ball:
 def density(x: Ball) -> Ball:
     """Return the standard normal density at x."""
     return (-x * x / 2).exp() / (2 * pi()).sqrt()
-
-
-def finite_claims(document: Mapping[str, Any]) -> list[tuple[float, float]]:
-    """Every finite ε that a certificate claims, with its δ: its guarantee first, then its curve; each once.
-
-    Args:
-        document: the JSON object of a certificate.
-    """
-    points = [
-        (point["epsilon"]["upper"], float(point["delta"])) for point in (document["guarantee"], *document["curve"])
-    ]
-    return list(dict.fromkeys((float(epsilon), delta) for epsilon, delta in points if epsilon is not None))

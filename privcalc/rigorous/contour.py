@@ -26,7 +26,7 @@ Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class Found:
+class Bounds:
     """Bounds of δ(ε), and how they were found."""
 
     low: float
@@ -98,7 +98,7 @@ class Contour:
     def __init__(self, factors: Sequence[Factor]) -> None:
         self.factors, self.axis = factors, Axis(factors)
 
-    def bounds(self, epsilon: Ball, log_small: float, progress: Progress) -> Found | str:
+    def bounds(self, epsilon: Ball, log_small: float, progress: Progress) -> Bounds | str:
         """Bounds of δ(ε) whose distance is about e^{log_small}; a reason where there are none.
 
         Nothing that is chosen here can make them wrong.
@@ -112,9 +112,9 @@ class Contour:
         # More bits than the answer's, for what cancels, and 96. Too few would make balls wide, never wrong.
         bits = int(96 + 1.7 * place.nats / math.log(2))
         with precision(bits):
-            found = [factor.line(place.c, place.h, place.nats) for factor in self.factors]
-            lines = [(line, factor.count) for line, factor in zip(found, self.factors, strict=True) if line is not None]
-            if len(lines) < len(found):
+            drawn = [factor.line(place.c, place.h, place.nats) for factor in self.factors]
+            lines = [(line, factor.count) for line, factor in zip(drawn, self.factors, strict=True) if line is not None]
+            if len(lines) < len(drawn):
                 return "a part that is known by real moments only"
             size = self._size(lines, place, log_small)
             if size is None:
@@ -128,7 +128,7 @@ class Contour:
             low = max(0.0, lower(value - tail - alias))
             missed = f"outside at most {upper(tail):.1e}, aliases at most {upper(alias):.1e}"
             how = f"contour, {size} nodes, {bits} bits, {missed}"
-            return Found(low, min(1.0, upper(value + tail)), how)
+            return Bounds(low, min(1.0, upper(value + tail)), how)
 
     def _place(self, epsilon: Ball, log_small: float) -> Place | None:
         """The c that needs the shortest period D, for aliases of about e^{log_small}."""

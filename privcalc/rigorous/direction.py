@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from privcalc.rigorous.allocation import allocated
 from privcalc.rigorous.balls import Ball, arb, lower, middle, precision, upper
-from privcalc.rigorous.contour import Contour, Found, Progress
+from privcalc.rigorous.contour import Bounds, Contour, Progress
 from privcalc.rigorous.description import ADD_OR_REMOVE_ONE, Description
 from privcalc.rigorous.exact import exact
 from privcalc.rigorous.factors import Factor, Normal
@@ -98,22 +98,22 @@ class DirectionBounds:
     def chernoff(self, epsilon: Fraction) -> float:
         """The bound on the real axis, leaks included."""
         with precision(BITS):
-            return self._leaked(Found(0.0, self.contour.axis.chernoff(arb(epsilon)), "")).high
+            return self._leaked(Bounds(0.0, self.contour.axis.chernoff(arb(epsilon)), "")).high
 
-    def bounds(self, epsilon: Fraction, delta: float, progress: Progress) -> Found:
+    def bounds(self, epsilon: Fraction, delta: float, progress: Progress) -> Bounds:
         """Bounds of δ(ε), sharp enough to compare it with δ where that is possible."""
         with precision(BITS):
             self.contour.axis.progress = progress
             top = self.parts.top()
             if top is not None and top <= arb(epsilon):
-                return self._leaked(Found(0.0, 0.0, "the largest possible loss"))
+                return self._leaked(Bounds(0.0, 0.0, "the largest possible loss"))
             if delta == 0:  # and a loss above ε may occur
                 positive = top is None or top > arb(epsilon)
                 # 5e-324: the least double above 0, as δ > 0.
-                return self._leaked(Found(5e-324 if positive else 0.0, 1.0, "losses above ε"))
+                return self._leaked(Bounds(5e-324 if positive else 0.0, 1.0, "losses above ε"))
             leak = self.parts.leaked().high
             rest = middle((delta - leak) / (1 - leak))
-            quick = self._leaked(Found(0.0, self.contour.axis.chernoff(arb(epsilon)), "a Chernoff bound"))
+            quick = self._leaked(Bounds(0.0, self.contour.axis.chernoff(arb(epsilon)), "a Chernoff bound"))
             if quick.high <= delta:
                 return quick
             closed = exact(self.parts.factors, epsilon)
@@ -129,20 +129,20 @@ class DirectionBounds:
                 )
                 if isinstance(sharp, str):
                     if best is quick:
-                        best = self._leaked(Found(0.0, self.contour.axis.chernoff(arb(epsilon), fine=True), quick.how))
-                    return Found(best.low, best.high, f"{best.how} ({sharp})")
+                        best = self._leaked(Bounds(0.0, self.contour.axis.chernoff(arb(epsilon), fine=True), quick.how))
+                    return Bounds(best.low, best.high, f"{best.how} ({sharp})")
                 best = self._leaked(sharp)
                 if best.high <= delta or best.low > delta:
                     break
             return best
 
-    def _leaked(self, rest: Found) -> Found:
+    def _leaked(self, rest: Bounds) -> Bounds:
         high, low, kept = self.parts.leaked()
         if not self.parts.leaks:
             return rest
         most = min(1.0, upper(high + (1 - high) * arb(rest.high)))
         least = max(0.0, lower(low + kept * arb(rest.low)))
-        return Found(least, most, f"{rest.how}, and leaks with probability {upper(high):.6g}")
+        return Bounds(least, most, f"{rest.how}, and leaks with probability {upper(high):.6g}")
 
 
 def by_group(run: Description, epsilon: Fraction, delta: float, progress: Progress) -> tuple[float, str]:

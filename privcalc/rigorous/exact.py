@@ -15,7 +15,7 @@ from fractions import Fraction
 import flint
 
 from privcalc.rigorous.balls import Ball, UnprovableError, arb, lower, precision, upper
-from privcalc.rigorous.contour import Found
+from privcalc.rigorous.contour import Bounds
 from privcalc.rigorous.discrete_gaussian import Integers
 from privcalc.rigorous.factors import Discrete, Factor, Laplace, Logistic, Normal
 from privcalc.rigorous.sampled import Opposite, Sampled
@@ -26,7 +26,7 @@ MOST_ATOMS, MOST_TERMS, MOST_LOSSES = 2_000_000, 400_000, 200
 Profile = Callable[[Ball], Ball]
 
 
-def exact(factors: Sequence[Factor], epsilon: Fraction) -> Found | None:
+def exact(factors: Sequence[Factor], epsilon: Fraction) -> Bounds | None:
     """Bounds of δ(ε) to about 18 digits; None where there is no such form, or its sums are too long."""
     atoms = [f for f in factors if isinstance(f, (Discrete, Integers))]
     splines = [f for f in factors if isinstance(f, (Laplace, Logistic))]
@@ -53,7 +53,7 @@ def exact(factors: Sequence[Factor], epsilon: Fraction) -> Found | None:
             low, high = max(0.0, lower(value)), min(1.0, upper(value))
             # All digits of a double; 12,000 bits are more than any cancellation here that can be afforded.
             if high - low <= 1e-15 * high or bits > 12_000:
-                return Found(low, high, f"{kind}, {size} terms, {bits} bits")
+                return Bounds(low, high, f"{kind}, {size} terms, {bits} bits")
         bits *= 2
 
 

@@ -210,8 +210,8 @@ def _ratio(outcome: tuple[Fraction, Fraction]) -> Fraction:
 
 
 @dataclass(frozen=True)
-class Laplace(Factor):
-    """Laplace noise of scale 1 at a and at 0: M = e^{−a/2}[cosh(ya) + sinh(ya)/(2y)]."""
+class Symmetric(Factor):
+    """A loss between −a and a, whose transform has a closed form in y = s + ½."""
 
     a: Fraction
 
@@ -222,6 +222,14 @@ class Laplace(Factor):
     def log_moment(self, c: float) -> Ball:
         """The transform in closed form."""
         return self._moment(arb(c)).log()
+
+    @abstractmethod
+    def _moment(self, s: Ball) -> Ball: ...
+
+
+@dataclass(frozen=True)
+class Laplace(Symmetric):
+    """Laplace noise of scale 1 at a and at 0: M = e^{−a/2}[cosh(ya) + sinh(ya)/(2y)]."""
 
     def _moment(self, s: Ball) -> Ball:
         a, y = arb(self.a), s + 0.5
@@ -235,18 +243,8 @@ class Laplace(Factor):
 
 
 @dataclass(frozen=True)
-class Logistic(Factor):
+class Logistic(Symmetric):
     """The pair that dominates every loss with a range of a: M = sinh(ya)/(2y sinh(a/2))."""
-
-    a: Fraction
-
-    @property
-    def top(self) -> Ball:
-        return arb(self.a)
-
-    def log_moment(self, c: float) -> Ball:
-        """The transform in closed form."""
-        return self._moment(arb(c)).log()
 
     def _moment(self, s: Ball) -> Ball:
         a, y = arb(self.a), s + 0.5

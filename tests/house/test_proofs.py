@@ -22,7 +22,7 @@ from proofs.check import ROOT, changed, code_hash, read_pages, update
 PAGES = {page.name: page for page in read_pages()}
 LISTED = {name.partition("::")[0] for page in PAGES.values() for name in page.code}
 NO_CLAIM = {
-    "privcalc": "__main__ cli/ask cli/audit cli/bulk cli/compare cli/options cli/plan cli/samplers "
+    "privcalc": "__main__ cli/audit cli/bulk cli/options cli/plan "
     "peers/compare peers/losses peers/others peers/question pictures/curves pictures/training calibration/choices "
     "bulk errors files questions relation run terminal version",
     "learners": "data/features data/sources data/tasks demo device",

@@ -23,7 +23,7 @@ from privcalc.proof import prove_certificate
 from privcalc.rigorous import balls, contour, proof, rotation
 from privcalc.rigorous.allocation import Allocated, Sketch, Transform, allocated
 from privcalc.rigorous.balls import acb, arb, lower, precision, upper
-from privcalc.rigorous.contour import Contour, Found, Place
+from privcalc.rigorous.contour import Bounds, Contour, Place
 from privcalc.rigorous.direction import silent
 from privcalc.rigorous.discrete_gaussian import Integers
 from privcalc.rigorous.exact import exact
@@ -345,7 +345,7 @@ def enumerated(law: list[tuple[mpf, mpf]], count: int, epsilon: float) -> mpf:
     return total
 
 
-def holds(found: Found | None, truth: mpf, width: float = 1e-12) -> None:
+def holds(found: Bounds | None, truth: mpf, width: float = 1e-12) -> None:
     assert found is not None
     assert found.low <= truth * (1 + mpf(10) ** -25) + mpf(10) ** -320
     assert found.high >= truth * (1 - mpf(10) ** -25)
@@ -406,12 +406,12 @@ def test_atoms_and_a_gaussian() -> None:
 
 def spoiled(
     monkeypatch: pytest.MonkeyPatch, factors: list[Factor], epsilon: float, truth: float, width: tuple[float, float]
-) -> Found:
+) -> Bounds:
     """Bounds that contain the truth although something was chosen badly; their relative width shows that it was."""
     with precision(192):
         found = Contour(factors).bounds(arb(epsilon), math.log(truth * 1e-15), lambda line: None)
     monkeypatch.undo()
-    assert isinstance(found, Found)
+    assert isinstance(found, Bounds)
     assert found.low <= truth <= found.high
     assert width[0] < (found.high - found.low) / truth < width[1]
     return found
@@ -444,7 +444,7 @@ def test_twenty_digits(direction: reference.Direction, case: tuple[float, float,
     with precision(256), pytest.MonkeyPatch.context() as patch:
         patch.setattr(contour, "upper", watch)
         found = Contour([factor]).bounds(arb(epsilon), math.log(float(truth) * 1e-19), lambda line: None)
-        assert isinstance(found, Found)
+        assert isinstance(found, Bounds)
         assert abs(seen[-1] - flint.arb(text)) < 1e-18 * flint.arb(text)
     assert found.low <= float(truth) <= found.high
     assert found.high <= found.low * (1 + 1e-15)
@@ -738,7 +738,7 @@ def two_slots(mu: float, epsilon: float, *, add: bool) -> mpf:
 def test_two_slots_by_quadrature(mu: float, epsilon: float, add: bool) -> None:
     found = allocated([Allocated(1, Fraction(mu) ** 2, 2, add)], Fraction(epsilon), -30.0, lambda _: None)
     truth = two_slots(mu, epsilon, add=add)
-    assert isinstance(found, Found)
+    assert isinstance(found, Bounds)
     assert found.high - found.low <= 1e-11
     assert found.low <= truth * (1 + mpf(10) ** -15)
     assert found.high >= truth * (1 - mpf(10) ** -15)
@@ -783,8 +783,8 @@ def test_too_short_a_sum_is_paid_for(monkeypatch: pytest.MonkeyPatch) -> None:
     right = allocated([one], Fraction(0.7), -30.0, lambda _: None)
     monkeypatch.setattr(Sketch, "best", lambda _, c, u: (-1.5 * u, 0.9))  # as if |φ| fell faster
     short = allocated([one], Fraction(0.7), -30.0, lambda _: None)
-    assert isinstance(right, Found)
-    assert isinstance(short, Found)
+    assert isinstance(right, Bounds)
+    assert isinstance(short, Bounds)
     assert short.high - short.low > 100 * (right.high - right.low)
     assert short.low <= truth <= short.high
 
