@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 
 from privcalc.errors import warn
 
-__all__ = ["check_standardized", "is_standardized"]
-
 LEAST = 20
 """Fewer rows may be a design of experiments, which is balanced by intent."""
 

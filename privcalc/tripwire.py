@@ -15,8 +15,6 @@ import numpy as np
 
 from privcalc.errors import PrivcalcError, is_tensor
 
-__all__ = ["Shapes", "Sizes", "check_kind", "check_sum"]
-
 DOUBT, REFUSAL = 1e-9, 2.0**-128
 """Chances, under coins, of a warning and of a refusal in a whole run.
 

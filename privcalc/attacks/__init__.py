@@ -7,9 +7,8 @@ less proves nothing: a better one may exist.
 """
 
 from privcalc.attacks.counts import Measured, at_least, at_most, from_counts
-from privcalc.attacks.membership import Membership, auc, membership
 from privcalc.attacks.one_run import OneRun, guess_probability, one_run
-from privcalc.attacks.scores import black_box, canary_runs, from_scores, likelihood_ratio
+from privcalc.attacks.scores import Membership, auc, black_box, canary_runs, from_scores, likelihood_ratio, membership
 
 __all__ = [
     "Measured",

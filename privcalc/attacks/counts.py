@@ -19,8 +19,6 @@ from privcalc.errors import PrivcalcError
 from privcalc.numerics.floats import Floats
 from privcalc.numerics.special import betainccinv, betaincinv, ndtri
 
-__all__ = ["Measured", "at_least", "at_most", "from_counts"]
-
 
 def at_least(hits: ArrayLike, trials: ArrayLike, error: float) -> Floats:
     """Clopper and Pearson's lower bound of a probability: above the truth with probability at most ``error``.

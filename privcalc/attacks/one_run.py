@@ -19,8 +19,6 @@ from privcalc.attacks.scores import as_scores
 from privcalc.errors import PrivcalcError
 from privcalc.numerics.special import betainc, gammaln, gdp_profile
 
-__all__ = ["OneRun", "guess_probability", "one_run"]
-
 LARGEST = 60.0
 """An ε or μ beyond which nothing is asked."""
 EPSILONS = np.linspace(0.0, 12.0, 49)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from privcalc import errors
-from privcalc.audit import store
+from privcalc.audit import gdp, sampled, store
 from privcalc.audit.doubts import EMPTY, Doubts
 from privcalc.audit.sensitive import ESTIMATE, FILLED, FULL, WARNING, RealisedValues, Sensitive, position, ratios
 from privcalc.audit.sums import Indices
@@ -19,9 +19,6 @@ from privcalc.mechanisms.poisson import PoissonSampled
 from privcalc.mechanisms.sampler import released
 from privcalc.mechanisms.user_sampling import UserSampled
 from privcalc.numerics.floats import Floats
-from privcalc.numerics.records import few as norm_few
-from privcalc.numerics.records import full as gdp_batch
-from privcalc.numerics.records import many as norm_batch
 from privcalc.relation import ADD_OR_REMOVE_ONE, Relation, check_relation
 from privcalc.run import Mechanism, Run
 
@@ -235,9 +232,9 @@ class RealisedLosses(Sensitive):
                 rare jumps.
 
         Returns:
-            Upper bounds; full batch: within 1e-9. Poisson (noise multiplier ≥ 0.8): within 1e-4·ε + 1e-6, unless few
-            rare steps carry the losses of more than 5,000 records: then within five times that for up to 30,000, and
-            usually within a few percent for more, if not patient (``proofs/audit_few.md``, §5).
+            Upper bounds; full batch: within 1e-9. Poisson (noise multiplier ≥ 0.8): within 1e-4·ε + 1e-6, unless rare
+            jumps carry the losses of more than 5,000 records: then usually within 0.1 % of ε, if not patient
+            (``proofs/audit_few.md``, §6).
 
         Raises:
             PrivcalcError: under replace-one, where the loss depends on the record that would take this one's place.
@@ -251,14 +248,10 @@ class RealisedLosses(Sensitive):
             )
         worst = self.worst_case.epsilon(delta=value).upper if self._tally.steps else 0.0
         mu = self._tally.mu()
-        found = gdp_batch.epsilons(mu, value)  # sampling is a post-processing of the step with and without: never worse
+        found = gdp.epsilons(mu, value)  # sampling is a post-processing of the step with and without: never worse
         if value > 0 and self._tally.sampled:
             banks = self._tally.for_evaluation()
-            many, off = norm_batch.epsilons([bank.folded() for bank in banks], value)
-            found = np.minimum(found, many)
-            # Where few steps carry the loss; a record that always has the clip norm is the worst case.
-            off[mu >= self._tally.worst_mu() * (1 - 1e-6)] = 0.0
-            found = norm_few.epsilons(banks, value, found, off, patient=patient)
+            found = sampled.epsilons(banks, value, np.minimum(found, worst), patient=patient)
         return self._answer(f"epsilon at delta = {value:g}", np.minimum(found, worst), worst)
 
     def quantiles(self, delta: float, levels: ArrayLike = (0.0, 0.1, 0.5, 0.9, 1.0)) -> Floats:

@@ -11,11 +11,10 @@ from numpy.typing import NDArray
 
 from privcalc import errors
 from privcalc.audit import store
-from privcalc.audit.sums import Indices, Moments
+from privcalc.audit.sums import Bank, Indices, Moments
 from privcalc.mechanisms.gaussian import Gaussian
 from privcalc.mechanisms.poisson import PoissonSampled
 from privcalc.numerics.floats import UNIT, Floats
-from privcalc.numerics.records.bank import Bank
 from privcalc.run import Run
 
 __all__ = ["Tally"]

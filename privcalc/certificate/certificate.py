@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from privcalc import errors
-from privcalc.attacks.replay.report import Report
+from privcalc.attacks.replay.findings import Report
 from privcalc.certificate import limited
 from privcalc.certificate.assumed import private
 from privcalc.certificate.claims import claims, pages, void

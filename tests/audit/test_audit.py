@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import json
 import math
 import re
@@ -19,13 +18,10 @@ from scipy.special import betaincinv, ndtr
 
 import privcalc as pc
 from privcalc import cli, parts
+from privcalc.audit import gdp
 from privcalc.audit.norms import read_norms
 from privcalc.audit.sensitive import ESTIMATE, FILLED, FULL
 from privcalc.audit.sums import Moments
-from privcalc.numerics.records import decay as norm_decay
-from privcalc.numerics.records import full as gdp_batch
-from privcalc.numerics.records import table as norm_table
-from privcalc.numerics.records.inversion import Lines, falls_of
 from privcalc.questions import Questions
 
 DELTA = 1e-5
@@ -40,12 +36,12 @@ def exact(noise, rate, ratios, times=1):
 @pytest.mark.parametrize("delta", [1e-12, 1e-5, 0.3])
 def test_full_batch_epsilon_is_exact_and_above(delta):
     mu = np.concatenate([np.geomspace(1e-7, 300, 60), [0.0]])
-    found = gdp_batch.epsilons(mu, delta)
+    found = gdp.epsilons(mu, delta)
     for m, e in zip(mu[:-1], found, strict=False):
         truth = pc.GDP(m).epsilon(delta=delta)
         assert truth.lower <= e <= truth.upper + 1e-9 * max(1.0, truth.upper / 300)
     assert found[-1] == 0
-    assert gdp_batch.epsilons(mu, 0.0)[0] == math.inf
+    assert gdp.epsilons(mu, 0.0)[0] == math.inf
 
 
 def test_full_batch_with_a_schedule():
@@ -89,65 +85,6 @@ def test_few_large_steps_are_wider_but_safe():
         assert exact(0.8, 0.01, [row[i] for row in rows]).lower <= e <= losses.worst_case.epsilon(delta=DELTA).upper
 
 
-# --- error terms: each one dominates somewhere, and the bound would fail without it ---------------
-
-
-@pytest.mark.parametrize("add", [False, True])
-def test_the_polynomial_is_within_its_error(add):
-    q, c, step, size, reach, domain = 0.01, 5.0, 2.0, 10, 0.6, 1.0
-    table = norm_table.build(q, add, c, step, size, reach, domain, 1000, 0.1)
-    s = c + 1j * step * np.arange(size)
-    t = np.linspace(-12, 20, 6001)
-    for x in np.concatenate([np.geomspace(reach / 2e5, reach, 40), [reach]]):
-        mixture = 1 - q + q * np.exp(math.sqrt(x) * t - x / 2)
-        power = -s if add else s + 1
-        log = np.log1p(
-            np.expm1(power[:, None] * np.log(mixture)) @ np.exp(-t * t / 2) * (t[1] - t[0]) / math.sqrt(2 * math.pi)
-        )
-        basis = np.polynomial.chebyshev.chebvander(np.array([2 * x / domain - 1]), norm_table.MOMENTS - 1)[0]
-        gap = np.abs(basis @ table.coefficients - log / x)
-        assert (gap <= (table.error if x >= table.split else np.minimum(table.low, table.near / x)) + 1e-12 / x).all()
-
-
-@pytest.mark.parametrize("add", [False, True])
-def test_the_decay_is_a_bound(add):
-    q, c, reach = 0.02, 4.0, 0.8
-    decay = norm_decay.decay(q, add, c, reach, 1000)
-    t = np.linspace(-12, 20, 12001)
-    for x in np.geomspace(reach / 1e4, reach, 12):
-        log = np.log(1 - q + q * np.exp(math.sqrt(x) * t - x / 2))
-        weights = np.exp(-t * t / 2) * (t[1] - t[0]) / math.sqrt(2 * math.pi)
-        for j in (2, 6, 10):
-            bound = (-decay.lines[0, :, j] * (x - decay.a0) + decay.lines[1, :, j] * x * x).min()
-            for u in decay.blocks[j] * np.array([1.0, 1.1, 1.7]):
-                m, k = (np.exp((-p if add else p + 1) * log) @ weights for p in (c + 1j * u, c))
-                assert math.log(abs(m) / abs(k)) <= bound + 1e-9
-
-
-def test_upper_counts_every_term():
-    domain, steps, q = 0.25, 4000, 0.02
-    moments = Moments.empty(1, q, domain)
-    moments.add(np.array([0.9]), domain, steps, None, 0.0)
-    moments.count = steps
-    bank = moments.bank(np.zeros(1, dtype=bool), domain).folded()
-    c, step = 4.0, 1.2
-    run = pc.PoissonSampled(pc.Gaussian(2 / 0.9), q) * steps
-    for size in (4, 8, 30):  # four nodes are not enough: the tail bound must cover what is left out
-        table = norm_table.build(q, False, c, step, size, domain, domain, steps, 0.1)
-        fall = falls_of([bank], [norm_decay.decay(q, False, c, domain, steps)])
-        line = Lines.of([bank], [table], fall)
-        for epsilon in (1.0, 2.0, 4.0):
-            assert math.exp(line.upper(np.array([epsilon]))[0]) >= run.delta(epsilon=epsilon).lower
-    few = norm_table.build(q, False, c, 1.21, 6, domain, domain, steps, 0.1)  # ends just beyond the first block
-    line, missed = Lines.of([bank], [few], fall), False
-    for epsilon in np.linspace(0.2, 6, 30):
-        truth = run.delta(epsilon=float(epsilon)).lower
-        assert math.exp(line.upper(np.array([epsilon]))[0]) >= truth
-        without = dataclasses.replace(line, tail=np.zeros(1)).upper(np.array([epsilon]))[0]
-        missed |= not math.exp(min(without, 700.0)) >= truth
-    assert missed  # the tail bound was needed
-
-
 # --- streaming, shards, partial updates -----------------------------------------------------------
 
 
@@ -181,9 +118,7 @@ def test_shards_partial_and_resumed_agree_with_the_whole(data, rate, tmp_path_fa
         assert losses._tally.mu() == pytest.approx(offline, rel=close)
         assert (losses._tally.mu() >= offline * (1 - 1e-15)).all()
         for bank, other in zip(losses._tally.banks, whole._tally.banks, strict=True):
-            have, want = (
-                b.bank(unseen, 0.0).folded().moments if rate < 1 else b.sums + b.shared for b in (bank, other)
-            )
+            have, want = (b.bank(unseen, 0.0).moments if rate < 1 else b.sums + b.shared for b in (bank, other))
             assert have == pytest.approx(want, abs=close)
 
 

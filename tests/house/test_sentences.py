@@ -13,7 +13,6 @@ ROOT = Path(__file__).parents[2]
 EXEMPT = (
     *("audit", "budget", "calibration", "certificate", "claims", "cli", "composition", "interop", "ledger", "log"),
     *(
-        "numerics/records",
         "numerics/routes",
         "bulk",
         "enclosure",

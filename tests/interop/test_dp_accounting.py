@@ -17,7 +17,8 @@ import mpmath as mp
 from dp_accounting import dp_event, privacy_accountant_test
 from dp_accounting.pld import privacy_loss_distribution as pld
 
-from privcalc.interop.dp_accounting import accountant as adapter
+from privcalc.interop import dp_accounting as adapter
+from privcalc.interop.dp_accounting.accountant import RELATIONS
 
 RELATION = dpa.NeighboringRelation
 GAUSS = dpa.GaussianDpEvent(2.0)
@@ -61,7 +62,7 @@ EVENTS = [
 @pytest.mark.parametrize(("event", "run"), EVENTS, ids=str)
 @pytest.mark.usefixtures("asked_once")
 def test_events_become_runs_and_runs_events(event: Any, run: pc.Run, relation: Any) -> None:
-    ours = adapter.RELATIONS[relation]
+    ours = RELATIONS[relation]
     assert adapter.from_event(event, relation=ours) == run.run
     again = adapter.to_event(run, relation=ours)
     assert adapter.from_event(again, relation=ours) == run.run
@@ -205,7 +206,7 @@ def test_no_noise_is_no_privacy_and_no_sample_no_loss(relation: Any) -> None:
     assert epsilon(dpa.TruncatedSubsampledGaussianDpEvent(9, 0.1, 5, 0.0), relation) == math.inf
     whole = dpa.TruncatedSubsampledGaussianDpEvent(9, 0.1, 12, 2.0)  # nothing is cut
     assert (
-        adapter.from_event(whole, relation=adapter.RELATIONS[relation])
+        adapter.from_event(whole, relation=RELATIONS[relation])
         == pc.TruncatedPoissonSampled(pc.Gaussian(2.0), 0.1, 9, 9).run
     )
     with pytest.raises(pc.PrivcalcError, match="not private"):
@@ -250,7 +251,7 @@ NEWER = {kind.__name__: kind for kind in (EpsilonDeltaDpEvent, ExponentialMechan
 
 def test_events_of_newer_versions(monkeypatch: pytest.MonkeyPatch) -> None:
     for relation in RELATION:
-        ours = adapter.RELATIONS[relation]
+        ours = RELATIONS[relation]
         accountant = (
             adapter.PrivcalcAccountant(relation)
             .compose(EpsilonDeltaDpEvent(0.5, 1e-7))

@@ -20,11 +20,9 @@ from typing import Any
 import numpy as np
 
 from privcalc import errors
-from privcalc.attacks.replay.findings import KINDS, Finding, difference, interaction, moves
-from privcalc.attacks.replay.randomness import replayed
+from privcalc.attacks.replay.findings import KINDS, Finding, Report, difference, interaction, moves
 from privcalc.attacks.replay.records import Record, Table, hostile, moved
-from privcalc.attacks.replay.report import Report
-from privcalc.attacks.replay.tape import DOORS, Diverged, Enough, Release, Tape, opened
+from privcalc.attacks.replay.tape import DOORS, Diverged, Enough, Release, Tape, opened, replayed
 from privcalc.errors import PrivcalcError
 from privcalc.relation import ADD_OR_REMOVE_ONE, REPLACE_ONE, Relation, check_relation
 

@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 from privcalc import errors
 from privcalc.errors import PrivcalcError
 
-__all__ = ["Record", "Table", "hostile", "moved"]
-
 Row = tuple[NDArray[Any], ...]
 
 LARGE = (1e3, -1e3, 1e30, 1e300)

@@ -13,12 +13,9 @@ from dp_accounting.privacy_accountant import NeighboringRelation
 
 from privcalc import errors
 from privcalc.errors import PrivcalcError
-from privcalc.interop.dp_accounting.events import NonPrivate, Parts, Refused, from_event, read, to_event
-from privcalc.interop.dp_accounting.pld import from_pld, to_pld
+from privcalc.interop.dp_accounting.events import NonPrivate, Parts, Refused, read
 from privcalc.relation import ADD_OR_REMOVE_ONE, REPLACE_ONE, ZERO_OUT, Relation
 from privcalc.run import Run
-
-__all__ = ["PrivcalcAccountant", "from_event", "from_pld", "to_event", "to_pld"]
 
 RELATIONS = {
     NeighboringRelation.ADD_OR_REMOVE_ONE: ADD_OR_REMOVE_ONE,

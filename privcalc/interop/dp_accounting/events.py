@@ -33,8 +33,6 @@ from privcalc.numerics.floats import UNIT
 from privcalc.relation import ADD_OR_REMOVE_ONE, REPLACE_ONE, ZERO_OUT, Relation, check_relation
 from privcalc.run import Mechanism, Run
 
-__all__ = ["from_event", "to_event"]
-
 Parts = dict[Mechanism, int]
 UP = 1 + 4 * UNIT
 

@@ -18,8 +18,6 @@ from privcalc.numerics.floats import UNIT
 from privcalc.numerics.gaussian_mixture import MOST_RECORDS, Counts
 from privcalc.run import Mechanism
 
-__all__ = ["from_mixture", "to_mixture"]
-
 NEAR = 1e-9
 """How far, relative to themselves, probabilities may be from those of coins to be read as these: from below, always."""
 

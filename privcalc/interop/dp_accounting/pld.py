@@ -17,8 +17,6 @@ from privcalc.relation import ADD_OR_REMOVE_ONE, REPLACE_ONE, Relation, check_re
 from privcalc.run import Mechanism, Run
 from privcalc.tables import discretize
 
-__all__ = ["from_pld", "to_pld"]
-
 
 @dataclass(frozen=True, repr=False)
 class PLDMechanism(Mechanism):

@@ -11,10 +11,9 @@ here sees and a certificate lists: ``proofs/interop.md``, §3.
 """
 
 from privcalc.interop.opacus.accountant import PrivcalcAccountant, register
-from privcalc.interop.opacus.calibration import get_noise_multiplier, noise_for
 from privcalc.interop.opacus.ledger import keep_ledger, step_of
-from privcalc.interop.opacus.norms import NormRatios
-from privcalc.interop.opacus.sampler import coin_rate
+from privcalc.interop.opacus.optimizer import NormRatios
+from privcalc.interop.opacus.sampler import coin_rate, get_noise_multiplier, noise_for
 
 __all__ = [
     "NormRatios",

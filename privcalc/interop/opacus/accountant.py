@@ -21,8 +21,6 @@ from privcalc.relation import ADD_OR_REMOVE_ONE, Relation
 from privcalc.run import Run
 from privcalc.tripwire import Sizes, check_sum
 
-__all__ = ["PrivcalcAccountant", "register"]
-
 NAME = "privcalc"
 
 LEAST = 4

@@ -13,8 +13,6 @@ from opacus.optimizers import DPOptimizer, DPOptimizerFastGradientClipping, DPPe
 
 from privcalc.errors import PrivcalcError
 
-__all__ = ["PRECISE", "check_noise", "check_optimizer", "length"]
-
 PRECISE = (torch.float32, torch.float64)
 SUPPORTED = (DPOptimizer, DPPerLayerOptimizer, DPOptimizerFastGradientClipping)
 WHY = {

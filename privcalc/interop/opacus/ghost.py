@@ -16,8 +16,6 @@ from privcalc.errors import PrivcalcError
 from privcalc.interop.opacus.checks import length
 from privcalc.interop.opacus.optimizer import KeptGhost, versions
 
-__all__ = ["KeptLoss"]
-
 FIRST, EVERY = 10, 10
 """The first ten backward passes are looked at, and each tenth."""
 

@@ -15,15 +15,13 @@ from privcalc.interop.opacus.checks import check_optimizer
 from privcalc.interop.opacus.ghost import KeptLoss
 from privcalc.interop.opacus.optimizer import Kept, KeptGhost, KeptPerLayer, keep
 from privcalc.interop.opacus.sampler import Batches, Waiting, check_loader, coin_rate, loader_of
-from privcalc.interop.torch.copies import check_copies
+from privcalc.interop.torch.records import check_copies
 from privcalc.ledger.assumptions import Provenance, asked_by
 from privcalc.ledger.drawn import Batch
 from privcalc.ledger.ledger import Ledger
 from privcalc.mechanisms.gaussian import Gaussian
 from privcalc.mechanisms.poisson import PoissonSampled
 from privcalc.numerics.floats import Floats
-
-__all__ = ["Draws", "keep_ledger", "step_of"]
 
 Found = TypeVar("Found")
 Draws = bool | Literal["noise"]

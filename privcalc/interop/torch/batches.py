@@ -23,9 +23,8 @@ from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 from privcalc import errors
 from privcalc.errors import PrivcalcError
-from privcalc.interop.torch.copies import check_copies
 from privcalc.interop.torch.gradients import RecordGradients
-from privcalc.interop.torch.records import Records
+from privcalc.interop.torch.records import Records, check_copies
 from privcalc.ledger.assumptions import Provenance, asked_by
 from privcalc.ledger.drawn import Batch
 from privcalc.ledger.ledger import Ledger
@@ -33,8 +32,6 @@ from privcalc.mechanisms.gaussian import Gaussian
 from privcalc.mechanisms.sampler import released
 from privcalc.run import Mechanism
 from privcalc.standardized import check_standardized
-
-__all__ = ["LoadedBatch", "Loader", "Piece", "loader"]
 
 CLIPS, OWNS = Provenance("clipped", by="adapter"), Provenance("clipped", by="loader")
 """What is known of its sums: rows are clipped here; and each is made here, too, of one record."""

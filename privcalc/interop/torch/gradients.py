@@ -17,8 +17,6 @@ from torch.nn.modules.batchnorm import _NormBase
 from privcalc import errors
 from privcalc.errors import PrivcalcError
 
-__all__ = ["RecordGradients"]
-
 
 class RecordGradients:
     """A module's gradients, a row for each record, as a loader takes them itself; and the way back, for any optimizer.

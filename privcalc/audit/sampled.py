@@ -1,4 +1,4 @@
-"""ε of records whose loss few steps carry: their largest steps exactly, the others by moments.
+"""ε of many records in sampled steps: their largest steps exactly, the others by moments.
 
     K(s) = Σ_{largest} log M(s; x) + Σ_j a_j(s) m_j
 
@@ -10,20 +10,22 @@ left is known well enough to be subtracted; therefore c may be small, and the pe
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privcalc.audit.contour import DIGITS, Contour
+from privcalc.audit.panels import PANELS, Law, Sheet
+from privcalc.audit.polynomial import Line, TableFailed, unsampled
+from privcalc.audit.sums import Bank, Indices
 from privcalc.numerics.elementary import log_mixture
-from privcalc.numerics.floats import Floats
-from privcalc.numerics.records.bank import CLOSE, Bank
-from privcalc.numerics.records.contour import DIGITS, Contour
-from privcalc.numerics.records.line import TableFailed
-from privcalc.numerics.records.panels import PANELS, Sheet
-from privcalc.numerics.records.table import unsampled
+from privcalc.numerics.floats import QUIET, Floats
 
-_CELLS = 600_000
+CLOSE = 0.6
+"""Tolerances, 1e-4·ε + 1e-6, above which a record is asked again on another line."""
+
+_CELLS = 100_000
 """Nodes times records that are evaluated together."""
 
 _GRID, _FEW = (1.25, 1.5), 1000
@@ -35,57 +37,52 @@ _ALIAS = 6.0
 _EXACT = 14.0
 """c times the period is at least −log δ less this: what is subtracted must not cost too many digits."""
 
+_OTHER = 4
+"""By so much fewer nodes tell, first, that the direction (without, with) is not the worse one."""
+
 
 class Try(NamedTuple):
     """A way to choose the line.
 
     Attributes:
-        nodes: how many.
+        nodes: how many, a multiple of 512.
         left: c times the period: small for a short period, large where K is not known well enough. None: as much as
             keeps out all that aliases from the left, at the c of Chernoff's bound; the only way where ε is larger than
             a period.
-        most: tried if it is asked for so many records at most.
-        least: and for more than this.
-        signed: whether the sign of what the polynomial misses is used.
+        most: tried if it is asked for so many records at most, unless all are wanted.
     """
 
     nodes: int
     left: float | None
     most: float
-    least: int = 0
-    signed: bool = True
 
 
 TRIES = (
-    Try(256, 2.5, math.inf, 30_000, signed=False),
-    Try(1600, 2.5, 30_000),
-    Try(6400, 2.5, 5_000),
-    Try(1600, 6.0, 10_000),
-    Try(1600, None, 10_000),
-    Try(6400, 14.0, 5_000),
+    Try(1024, 2.5, math.inf),
+    Try(6144, 2.5, 5_000),
+    Try(1536, 6.0, 10_000),
+    Try(1536, None, 10_000),
+    Try(6144, 14.0, 5_000),
 )
 
 
-def epsilons(banks: list[Bank], delta: float, known: Floats, off: Floats, *, patient: bool = False) -> Floats:
+@QUIET
+def epsilons(banks: list[Bank], delta: float, known: Floats, *, patient: bool = False) -> Floats:
     """Upper bounds of ε(δ) for every record, in both directions; what is known where this method has no smaller ones.
 
     Args:
         banks: what the records did, the same records in each.
         delta: δ in (0, 1).
         known: finite upper bounds.
-        off: by about how many times 1e-4·ε + 1e-6 these may be off; those below CLOSE are left alone.
         patient: whether every way is tried for however many records.
     """
-    found, apart = known.copy(), off.copy()
+    found, apart = known.copy(), np.full(known.size, math.inf)
     for attempt in TRIES:
         rows = np.flatnonzero((apart > CLOSE) & (found > 0))
-        asked = attempt.signed if patient else attempt.least < rows.size <= attempt.most
-        if rows.size == 0 or not asked:
-            continue
-        own = [bank[rows] for bank in banks]
-        new, new_apart = _attempt(own, delta, found[rows], attempt)
-        apart[rows] = np.where(new < found[rows], new_apart, apart[rows])
-        found[rows] = np.minimum(new, found[rows])
+        if rows.size and (patient or rows.size <= attempt.most):
+            new, new_apart = _attempt([bank[rows] for bank in banks], delta, found[rows], attempt)
+            apart[rows] = np.where(new < found[rows], new_apart, apart[rows])
+            found[rows] = np.minimum(new, found[rows])
     return found
 
 
@@ -94,70 +91,66 @@ def _attempt(banks: list[Bank], delta: float, known: Floats, attempt: Try) -> tu
     found, off = known.copy(), np.full(known.size, math.inf)
     need = -math.log(delta)
     left = None if attempt.left is None else max(attempt.left, need - _EXACT)
-    periods = _periods(banks, need, left)
-
+    periods, start = _periods(banks, need, left)
     for period in np.unique(periods):
-        rows, line = np.flatnonzero(periods == period), (left or need + DIGITS) / period
+        rows = np.flatnonzero(periods == period)
+        line = Line((left or need + DIGITS) / float(period), 2 * math.pi / float(period), attempt.nodes)
         own = [bank[rows] for bank in banks]
-        found[rows], off[rows] = _on_line(own, delta, known[rows], attempt, float(line), 2 * math.pi / float(period))
+        worst, apart = _side(own, False, line, delta, start[rows], 0 * start[rows], known[rows])
+        open_ = np.arange(rows.size)
+        for size in (line.size // _OTHER, line.size):
+            part, least = [bank[open_] for bank in own], worst[open_]
+            other = replace(line, size=size)
+            new, new_apart = _side(part, True, other, delta, least, least, known[rows[open_]])
+            worse = new > least
+            open_, new, new_apart = open_[worse], new[worse], new_apart[worse]
+            if not open_.size:
+                break
+        worst[open_], apart[open_] = new, new_apart
+        found[rows], off[rows] = worst, apart
     return found, off
 
 
-@np.errstate(over="ignore", under="ignore", divide="ignore", invalid="ignore")
-def _on_line(
-    banks: list[Bank], delta: float, known: Floats, attempt: Try, c: float, step: float
+def _side(
+    banks: list[Bank], add: bool, line: Line, delta: float, start: Floats, least: Floats, known: Floats
 ) -> tuple[Floats, Floats]:
-    """Upper ends of ε of records that share a line, and about how far each is off."""
-    found, off = known.copy(), np.full(known.size, math.inf)
+    """Upper ends of ε of records that share a line, in one direction, and about how far each is off."""
+    found, off = np.maximum(known, least), np.full(known.size, math.inf)
     reach = np.stack([bank.reach for bank in banks])
     sampled = [bank for bank in banks if bank.rate < 1]
     top = max(max(float(bank.largest.max(initial=0.0)), float(bank.reach.max())) for bank in sampled) * (1 + 1e-9)
     if top == 0:  # full batches at most, of which all is known
         return found, np.zeros(known.size)
+    count = sum(bank.count for bank in banks)
     try:
-        count = sum(bank.count for bank in banks)
-        rates = sorted({bank.rate for bank in sampled})
-        sheets = [{q: Sheet.of(q, add, c, step, attempt.nodes, top, count) for q in rates} for add in (False, True)]
-    except (TableFailed, OverflowError):
+        sheets = {q: Sheet.of(Law(q, add, count), line, top) for q in sorted({bank.rate for bank in sampled})}
+    except TableFailed:
         return found, off
-    # The panel in which the reach lies, and the size of Σx: records that share all of them share polynomials.
-    place = np.floor(2 * np.log2(top / np.maximum(reach, 1e-300)) - 1e-9)
-    place = np.where(reach > 0, np.clip(place, 0, PANELS - 4), PANELS)
-    total = np.floor(np.log2(np.maximum([bank.moments[:, 0] for bank in banks], 1e-300)))
-    keys = np.concatenate([place, np.where(place < PANELS, total, 0)])
-    kinds, which = np.unique(keys, axis=1, return_inverse=True)
+    # The octave in which the reach lies: records that share all of them share polynomials.
+    place = np.floor(np.log2(top / np.maximum(reach, 1e-300)) - 1e-9)
+    place = np.where(reach > 0, np.clip(place, 0, PANELS // 2 - 2), PANELS)
+    kinds, which = np.unique(place, axis=1, return_inverse=True)
+    together = max(_CELLS // line.size, 1)
     for kind, key in enumerate(kinds.T):
         rows = np.flatnonzero(which == kind)
-        ends = top * 2.0 ** (-0.5 * key[: len(banks)])
-        typical = [float(np.median(bank.moments[rows, 0])) / max(bank.count, 1) for bank in banks]
+        tables = []
         try:
-            tables = [
-                [
-                    sheet[bank.rate].rest(end, bank.domain, x, signed=attempt.signed)
-                    if bank.rate < 1
-                    else unsampled(c, step, attempt.nodes)
-                    for end, bank, x in zip(ends, banks, typical, strict=True)
-                ]
-                for sheet in sheets
-            ]
-        except (TableFailed, OverflowError):
+            for end, bank in zip(top * 2.0**-key, banks, strict=True):
+                typical = float(np.median(bank.moments[rows, 0])) / max(bank.count, 1)
+                full = bank.rate == 1
+                tables.append(unsampled(line.s) if full else sheets[bank.rate].rest(end, bank.domain, typical))
+        except TableFailed:
             continue
-        together = max(_CELLS // attempt.nodes, 1)
-        for start in range(0, rows.size, together):
-            here = rows[start : start + together]
-            worst, apart = np.zeros(here.size), np.zeros(here.size)
-            for sheet, parts in zip(sheets, tables, strict=True):
-                contour = Contour.of([bank[here] for bank in banks], sheet, parts)
-                new = contour.invert(delta, worst, known[here])
-                apart = np.where(new > worst, contour.off(new, delta), apart)
-                worst = new
-            found[here], off[here] = worst, apart
+        for first in range(0, rows.size, together):
+            here = rows[first : first + together]
+            contour = Contour.of([bank[here] for bank in banks], sheets, tables)
+            found[here] = contour.invert(delta, start[here], least[here], known[here])
+            off[here] = contour.off(found[here], delta)
     return found, off
 
 
-@np.errstate(over="ignore", under="ignore", divide="ignore", invalid="ignore")
-def _periods(banks: list[Bank], need: float, left: float | None) -> Floats:
-    """2π/step for every record, on a grid, such that δ is next to nothing beyond ε + period.
+def _periods(banks: list[Bank], need: float, left: float | None) -> tuple[Floats, Floats]:
+    """2π/step for every record, on a grid, such that δ is next to nothing beyond ε + period; and about ε.
 
     They are estimates that no bound relies on.
     """
@@ -169,12 +162,12 @@ def _periods(banks: list[Bank], need: float, left: float | None) -> Floats:
     x = top * 2.0 ** np.arange(-16.0, 0.25, 0.25)
     log_m = {q: _log_real(x, q, c) for q in {bank.rate for bank in banks}}
 
-    def bins(values: Floats) -> NDArray[np.intp]:
+    def bins(values: Floats) -> Indices:
         return np.asarray(np.clip(np.ceil(4 * np.log2(np.maximum(values, 1e-300) / top)) + 64, 0, 64), dtype=np.intp)
 
-    periods = np.empty(banks[0].reach.size)
-    for start in range(0, periods.size, 20_000):
-        rows = slice(start, start + 20_000)
+    periods, start = np.empty((2, banks[0].reach.size))
+    for first in range(0, periods.size, 20_000):
+        rows = slice(first, first + 20_000)
         n = periods[rows].size
         total = np.zeros((n, c.size))
         for bank, size in zip(banks, typical[:, rows], strict=True):
@@ -183,18 +176,14 @@ def _periods(banks: list[Bank], need: float, left: float | None) -> Floats:
                 steps[np.arange(n), bins(column)] += column > 0
             steps[np.arange(n), bins(size)] += bank.moments[rows, 0] / np.clip(size, x[0], top)
             total += steps @ log_m[bank.rate]
-        periods[rows] = _period(c, total, need, left)
+        periods[rows], start[rows] = _period(c, total, need, left)
     ratio = _GRID[periods.size > _FEW]
-    return np.asarray(ratio ** np.ceil(np.log(periods) / math.log(ratio)), dtype=np.float64)
+    return np.asarray(ratio ** np.ceil(np.log(periods) / math.log(ratio)), dtype=np.float64), start
 
 
-def _period(c: Floats, total: Floats, need: float, left: float | None) -> Floats:
+def _period(c: Floats, total: Floats, need: float, left: float | None) -> tuple[Floats, Floats]:
     """For each row of K(c)."""
     left_out = np.log1p(c) + c * np.log1p(1 / c)
-    if left is None:
-        # At a c below the saddle e^{cP} outweighs less of what aliases from the right: there M may grow like e^{c²}.
-        saddle = c[np.argmin((total - left_out + need) / c, axis=1)]
-        return np.asarray((need + DIGITS) / (saddle / 1.44), dtype=np.float64)
     # (1 − e^{ε − L})₊ is at most about (e^{cL} − 1 − cL)/(e^{cε} − 1 − cε): many see no jump,
     # and these tell nothing of the tail.
     log_e = np.where(total > 30, total, np.log(np.expm1(np.minimum(total, 30.0)))) - left_out
@@ -206,12 +195,15 @@ def _period(c: Floats, total: Floats, need: float, left: float | None) -> Floats
             np.min(np.where(ratio > 30, ratio, np.log1p(power + np.sqrt(2 * power))) / c, axis=1), dtype=np.float64
         )
 
-    near, end = reach(need), reach(need + left + _ALIAS)
+    near = reach(need)
+    if left is None:
+        # At a c below the saddle e^{cP} outweighs less of what aliases from the right: there M may grow like e^{c²}.
+        saddle = c[np.argmin((total - left_out + need) / c, axis=1)]
+        return (need + DIGITS) / (saddle / 1.44), 0.8 * near
     # Where c is so large that e^{K(c) − cε} > e, errors of K are multiplied by more than needs be.
     worth = np.max(np.where(total - c * near[:, None] <= 1, c, c[0]), axis=1)
-    return np.asarray(
-        np.maximum(np.maximum(end - 0.8 * near, 2 * near), np.maximum(left / worth, 1e-6)), dtype=np.float64
-    )
+    end = reach(need + left + _ALIAS)
+    return np.maximum.reduce([end - 0.8 * near, 2 * near, left / worth, np.full(near.size, 1e-6)]), 0.8 * near
 
 
 def _log_real(x: Floats, q: float, c: Floats) -> Floats:

@@ -3,29 +3,46 @@
 Here x = (norm ratio / noise multiplier)².
 
 M is analytic for Re x > 0, |M(s; x)| ≤ (1 + tan²φ)^¼ e^{|Im x|²/8 Re x} M(c; |x|²/Re x), φ = arg x. Its logarithm is
-analytic where the polynomial says that M stays away from 0. Proofs: ``proofs/audit_few.md``, §§2–3.
+analytic where the polynomial says that M stays away from 0. Values come from the quadrature of questions
+(``numerics/routes/rules.py``), a row for each x. Proofs: ``proofs/audit_few.md``, §§2–3.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 
-from privcalc.numerics.elementary import fan, log1p
+from privcalc.audit.polynomial import NODES, THETA, TO_CHEBYSHEV, Line, NormTable, Panel, TableFailed, fit
+from privcalc.numerics.elementary import log1p
 from privcalc.numerics.floats import UNIT, Floats
 from privcalc.numerics.interfaces import Complexes, RealValues
-from privcalc.numerics.records.line import Line, Rule, TableFailed
-from privcalc.numerics.records.table import THETA, TO_CHEBYSHEV, NormTable, Panel, fit
-from privcalc.numerics.sampled_gaussian import SampledGaussianTransform
+from privcalc.numerics.routes.many import pieces
+from privcalc.numerics.routes.rules import Indices, Rows, Rule, rules
+from privcalc.numerics.special import mills
 
-PANELS = 52
+PANELS = 40
 """Panels below the largest x."""
 
-_ORDER = THETA.size
-_LEBESGUE = 2 / math.pi * math.log(_ORDER) + 1
+_DROPPED = 1e-13
+"""Share of M(c; x) that coefficients may have which are left out where many records are multiplied."""
+
+_LEBESGUE = 2 / math.pi * math.log(NODES) + 1
+
+
+@dataclass(frozen=True)
+class Law:
+    """Steps of one rate in one direction: (without, with) the record where ``add``, else (with, without).
+
+    Besides, about how many are composed, which sets the precision.
+    """
+
+    q: float
+    add: bool
+    count: int
 
 
 class Product(NamedTuple):
@@ -48,46 +65,43 @@ class Sheet:
 
     Attributes:
         line: the line.
+        law: the steps.
         edges: of the panels, descending, shape (PANELS + 1,).
-        polynomials: Chebyshev coefficients of M(s; x)e^{−ℓ(x)}, shape (PANELS, _ORDER, 2·size), each real part before
+        polynomials: Chebyshev coefficients of M(s; x)e^{−ℓ(x)}, shape (PANELS, NODES, 2·size), each real part before
             its imaginary part.
+        orders: how many of these coefficients are more than next to nothing, shape (PANELS,).
         errors: bounds of what they miss, relative to M(c; x)e^{−ℓ(x)}, shape (PANELS, size).
         chords: ℓ(x) = chords[0] + chords[1]·x, shape (2, PANELS).
         logs: f = log M/x on the panels, ascending; where it is unknown ``missed`` is infinite.
+        slope: bound of ∂M(c; x)/∂x below the panels.
     """
 
     line: Line
+    law: Law
     edges: Floats
     polynomials: Floats
+    orders: Indices
     errors: Floats
     chords: Floats
     logs: list[Panel]
+    slope: float
 
     @classmethod
-    def of(cls, q: float, add: bool, c: float, step: float, size: int, top: float, count: int) -> Sheet:
-        """By interpolation at points where M is known from quadrature.
-
-        Args:
-            q: sampling rate in (0, 1).
-            add: the direction (without, with); else (with, without).
-            c: real part of the line.
-            step: distance of its nodes.
-            size: their number.
-            top: the largest x.
-            count: about how many steps are composed; it only sets the precision of the quadrature.
+    def of(cls, law: Law, line: Line, top: float) -> Sheet:
+        """By interpolation at points where M is known from quadrature, up to the largest x, ``top``.
 
         Raises:
-            TableFailed: if M is too large.
-            OverflowError: if a quadrature needs too many nodes.
+            TableFailed: if M is too large, or needs too many points of a quadrature.
         """
-        line = Line(q, add, c, step, size, count)
         edges = np.asarray(top * 2.0 ** (-0.5 * np.arange(PANELS + 1)), dtype=np.float64)
         grid = top * 2.0 ** (np.arange(18, -8 * PANELS - 18, -1) / 16)
-        log_m, slack = _log_real(line, grid)
-        chords, errors = np.empty((2, PANELS)), np.empty((PANELS, size))
-        polynomials = np.empty((PANELS, _ORDER, 2 * size))
+        log_m, slack = _log_real(law, line.c, grid)
+        if not (log_m + slack < 600).all():
+            raise TableFailed("the transform is not known")
+        chords, errors = np.empty((2, PANELS)), np.empty((PANELS, line.size))
+        polynomials, orders = np.empty((PANELS, NODES, 2 * line.size)), np.empty(PANELS, dtype=np.intp)
         logs: list[Panel] = []
-        phase = np.zeros(size)
+        phase = np.zeros(line.size)
         for k in range(PANELS - 1, -1, -1):
             a, b = float(edges[k + 1]), float(edges[k])
             inside = slice(18 + 8 * k, 18 + 8 * k + 9)  # grid points from b down to a
@@ -98,28 +112,27 @@ class Sheet:
             floor = math.exp(float(np.min((log_m - slack)[inside][1:] - level[inside][:-1])))
             bound = _ellipse(a, b, grid, log_m + slack, chords[:, k])
             x = 0.5 * (a + b) + 0.5 * (b - a) * THETA
-            value, error = _powers(line, x)
             chord = (chords[0, k] + slope * x)[:, None]
-            scale = np.exp(-chord)
-            value, error = value * scale, np.max(error * scale, axis=0)
-            error += 8 * UNIT * np.abs(chord).max() * np.max(np.abs(value), axis=0)
+            value, error = _values(law, line, x, chord)
             c_j = TO_CHEBYSHEV @ value
             sizes = np.abs(c_j)
-            missed = 0.8 * bound * 6.0 ** (1 - _ORDER) + _LEBESGUE * error + 64 * UNIT * sizes.sum(axis=0)
+            missed = 0.8 * bound * 6.0 ** (1 - NODES) + _LEBESGUE * error + 64 * UNIT * sizes.sum(axis=0)
+            beyond = np.cumsum(sizes[::-1], axis=0)[::-1]
+            orders[k] = 1 + int(np.sum(beyond[1:].max(axis=1) > _DROPPED * floor))
             polynomials[k] = np.ascontiguousarray(c_j).view(np.float64)
-            errors[k] = missed / floor
+            errors[k] = missed / floor + _DROPPED
             if not errors[k, 0] < 0.1:
                 raise TableFailed("the polynomial is too coarse")
             panel, phase = _logarithm(a, b, x, chord, value, c_j, missed, phase)
             if logs:  # the branch of the logarithm comes from below
                 panel = replace(panel, missed=np.where(np.isfinite(logs[-1].missed), panel.missed, math.inf))
             logs.append(panel)
-        return cls(line, edges, polynomials, errors, chords, logs)
+        return cls(line, law, edges, polynomials, orders, errors, chords, logs, _slope(law, line.c, float(edges[-1])))
 
-    def rest(self, reach: float, domain: float, typical: float, *, signed: bool) -> NormTable | None:
+    def rest(self, reach: float, domain: float, typical: float) -> NormTable | None:
         """The polynomial of log M/x for x ≤ reach at the first nodes, where it is known; None without panels there.
 
-        The typical x of a step only sets the table's split; signed: the gap is kept.
+        The typical x of a step only sets the table's split.
 
         Raises:
             TableFailed: if it is not known even on the real axis.
@@ -130,13 +143,12 @@ class Sheet:
         if panels[-1].b > domain:  # no step is beyond, and T_j is large there
             panels[-1] = panels[-1].up_to(domain)
         known = np.isfinite(panels[-1].missed)
-        size = self.line.size if known.all() else int(np.argmin(known))
-        line, cut = replace(self.line, size=max(size, 1)), [panel.cut(max(size, 1)) for panel in panels]
-        table = fit(line, cut, reach, domain, typical, signed=signed)
-        known = np.isfinite(table.error) & np.isfinite(table.near)
-        if not known[0]:
+        size = max(self.line.size if known.all() else int(np.argmin(known)), 1)
+        cut = [panel.cut(size) for panel in panels]
+        table = fit(self.line.s[:size], self.law.q, self.slope, cut, reach, domain, self.law.count, typical)
+        if table.known == 0:
             raise TableFailed("nothing is known on the real axis")
-        return table.cut(known.size if known.all() else int(np.argmin(known)))
+        return table.cut(table.known)
 
     def product(self, x: Floats) -> Product:
         """For x of shape (n, any)."""
@@ -154,8 +166,8 @@ class Sheet:
                 # Below the last panel x is rounded up.
                 y = np.clip(x[rows, j], a, b)
                 theta = np.clip((2 * y - a - b) / (b - a), -1.0, 1.0)
-                basis = np.cos(np.multiply.outer(np.arccos(theta), np.arange(_ORDER)))
-                factor = (basis @ self.polynomials[panel]).view(np.complex128)
+                basis = np.cos(np.multiply.outer(np.arccos(theta), np.arange(self.orders[panel])))
+                factor = (basis @ self.polynomials[panel, : self.orders[panel]]).view(np.complex128)
                 found[rows] *= factor
                 at_c[rows] *= factor[:, 0].real
                 level, rise = self.chords[0, panel], self.chords[1, panel] * y
@@ -184,11 +196,11 @@ def _logarithm(
     """
     sizes, steep = np.abs(c_j), float(np.abs(chord).max())
     # The polynomial's own logarithm is analytic where, on the ellipse of parameter 3, the rest of it is below c_0.
-    power = 0.5 * (3.0 ** np.arange(1, _ORDER) + 3.0 ** -np.arange(1, _ORDER))
+    power = 0.5 * (3.0 ** np.arange(1, NODES) + 3.0 ** -np.arange(1, NODES))
     rest = np.maximum(sizes[0], 1e-300)
     moved = power @ sizes[1:] / rest * (1 + 1e-12)
     known = moved < 0.9
-    left, right = (-1.0) ** np.arange(_ORDER) @ c_j / c_j[0], c_j.sum(axis=0) / c_j[0]
+    left, right = (-1.0) ** np.arange(NODES) @ c_j / c_j[0], c_j.sum(axis=0) / c_j[0]
     own = np.angle(c_j[0])
     own = own + 2 * math.pi * np.round((phase - np.angle(left) - own) / (2 * math.pi))
     ratio = np.where(known, value / c_j[0], 1.0)
@@ -201,18 +213,58 @@ def _logarithm(
     known &= (apart >= 0) & (apart < 0.5)
     # On that ellipse 1/|x| ≤ 1.17/a.
     rounding = 16 * _LEBESGUE * UNIT * (1 + steep + np.abs(whole).max(axis=0))
-    lost = 2.34 * depth * 3.0 ** (1 - _ORDER) + 2 * apart + rounding
-    return Panel(a, b, 0.0, coefficients, np.where(known, lost / a, math.inf)), np.asarray(
+    lost = 2.34 * depth * 3.0 ** (1 - NODES) + 2 * apart + rounding
+    return Panel(a, b, coefficients, np.where(known, lost / a, math.inf)), np.asarray(
         own + np.angle(right), dtype=np.float64
     )
 
 
-def _log_real(line: Line, x: Floats) -> RealValues:
+def _quadrature(law: Law, c: float, x: Floats) -> Iterator[tuple[Indices, Rule, RealValues]]:
+    """Rules for some x each, with log M(c; x) and its error; of what they cut off, too."""
+    one = np.ones(x.size)
+    rows = Rows(np.sqrt(x), law.q * one, max(law.count, 2) * one, 0.0 * one, law.add)
+    found = rules(rows, c * one, (c + 1) * rows.mu + 9)  # nine standard deviations beyond where w^{c + 1} moves φ
+    if sum(at.size for at, _ in found) < x.size:
+        raise TableFailed("the transform needs too many points")
+    for at, rule in found:
+        for piece in pieces(at.size):
+            own = rule[piece]
+            k, error = (value[:, 0] for value in own.real(np.full((piece.size, 1), c)))
+            if not law.add:  # ∫_{t > b} φw^{c + 1} dt, by w(t) ≤ w(b)e^{μ(t − b)}
+                b = own.points[:, -1] + 0.5 * own.step
+                beyond = mills((c + 1) * own.rows.mu - b) * np.exp((c + 1) * own.at_edge - 0.5 * b * b - k)
+                error = error + np.where(beyond < 0.1, beyond, math.inf)
+            yield at[piece], own, RealValues(k, error)
+
+
+def _log_real(law: Law, c: float, x: Floats) -> RealValues:
     """log M(c; x) and its error."""
-    c = np.array([line.c])
-    pairs = (SampledGaussianTransform(math.sqrt(y), line.q, line.add).prepare(line.c, 1, -800.0, cut=False) for y in x)
-    found = np.array([pair.log_real(c) for pair in pairs])[:, :, 0]
-    return RealValues(found[:, 0], found[:, 1])
+    found = RealValues(np.empty(x.size), np.empty(x.size))
+    for at, _, (k, error) in _quadrature(law, c, x):
+        found[0][at], found[1][at] = k, np.nan_to_num(error, nan=math.inf)
+    return found
+
+
+def _values(law: Law, line: Line, x: Floats, chord: Floats) -> tuple[Complexes, Floats]:
+    """M(s; x)e^{−ℓ} at all nodes for every x, shape (x, size), and bounds of the errors, shape (size,)."""
+    found, error = np.empty((x.size, line.size), dtype=np.complex128), np.zeros(line.size)
+    for at, rule, (k, k_error) in _quadrature(law, line.c, x):
+        log_m, off, agree = rule.nodes(np.full(at.size, line.c), k, k_error, np.full(at.size, line.step), line.size)
+        if not agree.all():
+            raise TableFailed("two rules differ")
+        level = k[:, None] - chord[at]
+        found[at] = np.exp(level + (np.conj(log_m) if law.add else log_m))
+        missed = off + (k_error + 16 * UNIT * (1 + np.abs(k) + np.abs(chord[at, 0])))[:, None]
+        np.maximum(error, (missed * np.exp(level)).max(axis=0) * (1 + 1e-6), out=error)
+    return found, np.nan_to_num(error, nan=math.inf)
+
+
+def _slope(law: Law, c: float, v: float) -> float:
+    """A bound of ∂M(c; x)/∂x for 0 ≤ x ≤ v, a difference quotient as M'' ≥ −M' (``proofs/audit_moments.md``, §2)."""
+    h = v / 4
+    k, error = _log_real(law, c, np.array([v, v + h]))
+    rise = np.expm1(k[1]) - np.expm1(k[0]) + 1.01 * error.sum() * math.exp(k.max())
+    return float(rise / h * math.exp(h + v) * (1 + 1e-9))
 
 
 def _ellipse(a: float, b: float, grid: Floats, log_m: Floats, chord: Floats) -> float:
@@ -228,17 +280,3 @@ def _ellipse(a: float, b: float, grid: Floats, log_m: Floats, chord: Floats) -> 
     above = np.searchsorted(-grid, -v, side="right") - 1  # the next point of the grid that is not below v
     turned = 0.25 * np.log1p((imag / low) ** 2) + imag**2 / (8 * low)
     return math.exp(float(np.max(turned + log_m[above] - chord[0] - chord[1] * low)))
-
-
-def _powers(line: Line, x: Floats) -> tuple[Complexes, Floats]:
-    """M at all nodes for every x, shape (x, size), and a bound of its error, as one product."""
-    p, rule = line.power, Rule.of(line, x, 5000)
-    # Weight and power together, as one may underflow while the other overflows.
-    large = np.exp(np.maximum(p * rule.log.real, 0.0) + rule.log_size)
-    if not large.max() < 1e250:
-        raise TableFailed("the transform overflows")
-    value = fan(np.exp(p * rule.log + rule.log_size - 1j * rule.height * rule.t), rule.log, line.step, line.size)
-    rounding = UNIT * (large @ (rule.t**2 + 2 * rule.t.size + 60))
-    turning = 8 * UNIT * np.sum(large * rule.spread, axis=1)
-    error = (rounding + rule.missed(value[:, 0]))[:, None] + np.hypot(p, line.s.imag) * turning[:, None]
-    return (np.conj(value) if line.add else value), error * (1 + 1e-6)

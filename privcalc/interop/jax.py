@@ -1,4 +1,4 @@
-"""Batches that a ledger draws and releases that it makes, in the form of Optax and of jax_privacy.
+"""JAX: a ledger's batches and noise in Optax, and for jax_privacy's ``DPExecutionPlan``. Needs the extra ``jax``.
 
 See ``proofs/interop.md``, §7.
 
@@ -35,7 +35,6 @@ from privcalc.run import Mechanism, Run
 from privcalc.standardized import check_standardized
 
 __all__ = ["Released", "from_plan", "through_ledger", "to_plan"]
-
 
 MASKED = (
     "updates: some leaves were left out by optax.masked or multi_transform (partition) around the transform that adds "

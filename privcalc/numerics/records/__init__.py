@@ -1,1 +1,0 @@
-"""The realised ε of many records at once."""
