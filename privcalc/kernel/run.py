@@ -83,7 +83,7 @@ class Composed:
             return math.inf
         epsilon = n * math.ldexp(math.log1p(2.0**-s.grid), c.level)
         while not curve.reaches(s, c, n, int(Fraction(epsilon) * (1 << s.bits))):
-            epsilon = math.nextafter(epsilon * (1 + 2**-45), math.inf)
+            epsilon = math.nextafter(epsilon * (1 + max(1.0, epsilon) * 2**-42), math.inf)  # what ``ROOT`` loses
         return epsilon
 
     def power(self, c: Curve, delta: float) -> int | None:
