@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from privcalc.audit import gdp
 from privcalc.audit.contour import DIGITS, Contour
 from privcalc.audit.panels import PANELS, Law, Sheet
 from privcalc.audit.polynomial import Line, TableFailed, unsampled
@@ -64,6 +65,21 @@ TRIES = (
     Try(1536, None, 10_000),
     Try(6144, 14.0, 5_000),
 )
+
+
+@QUIET
+def once(mu: Floats, rate: float, delta: float) -> Floats:
+    """Upper bounds of ε(δ) after one step that was Poisson-sampled: log(1 + q(e^ε' − 1)), ε' of the step at δ/q.
+
+    The order (with, without) is the worse one (``proofs/audit_few.md``, §6).
+
+    Args:
+        mu: what a record added, in units of the noise, shape (n,).
+        rate: q in (0, 1].
+        delta: δ in (0, 1).
+    """
+    inner = gdp.epsilons(mu, delta / rate) if delta < rate else np.zeros_like(mu)
+    return np.log1p(rate * np.expm1(inner)) * (1 + 1e-14)
 
 
 @QUIET

@@ -366,7 +366,7 @@ def test_every_sum_but_those_of_networks_is_exact(name, monkeypatch):
     unknown = {"network", "PILLARSelection", "DPPLPublic"}  # whose choices say nothing of their scores
     listed = {entry["name"]: entry["value"] for entry in document["assumptions"]["needed"]}
     assert (listed["rounding"] == "not counted") == (name in unknown)
-    assert document["noise"] == listed["noise"] == "exact"
+    assert document["noise"] == listed["noise"] == "from a seed"
 
 
 def test_a_batch_is_added_up_as_its_records_alone():
