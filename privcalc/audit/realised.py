@@ -251,7 +251,7 @@ class RealisedLosses(Sensitive):
         found = gdp.epsilons(mu, value)  # sampling is a post-processing of the step with and without: never worse
         if value > 0 and self._tally.sampled:
             banks = self._tally.for_evaluation()
-            if self._tally.steps == 1:
+            if self._tally.steps.total() == 1:
                 found = np.minimum(found, sampled.once(mu, banks[0].rate, value))
             found = sampled.epsilons(banks, value, np.minimum(found, worst), patient=patient)
         return self._answer(f"epsilon at delta = {value:g}", np.minimum(found, worst), worst)
