@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from privcalc.certificate import earlier
-from privcalc.certificate.schema import ALPHAS, CURVE, NUMBERS, RETIRED, ROUTES, VERSION
+from privcalc.certificate.schema import ALPHAS, CURVE, NUMBERS, ROUTES, VERSION
 from privcalc.errors import PrivcalcError
 from privcalc.ledger.assumptions import every
 from privcalc.relation import REPLACE_ONE, Relation
@@ -81,7 +81,7 @@ def pages(document: Mapping[str, Any]) -> list[str]:
             own += ["filters.md", *(type(each).page for each in every(run_from_json(part["recorded"])))]
         own += [page for each in part.get("releases", []) if (page := each["provenance"].get("page"))]
     used = dict.fromkeys(name for claim in each(document) for name in claim.value["route"].split("+"))
-    known = ROUTES | RETIRED | {PRIVATE: "assumptions.md"}
+    known = ROUTES | {PRIVATE: "assumptions.md"}
     if unknown := [name for name in used if name not in known]:
         raise PrivcalcError(f"route = {unknown[0]!r}: must be one of {', '.join(ROUTES)}")
     shared = ("gdp.md", "conversions.md", "ledger.md", "assumptions.md", "certificate.md")

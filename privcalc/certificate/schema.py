@@ -131,6 +131,7 @@ ROUTES = {
     "enumeration": "atoms.md",
     "smoothing": "smoothing.md",
     "lattice": "lattice.md",
+    "direct": "direct.md",
     "moments": "conversions.md",
     "fallback": "calibration.md",
     "axis": "calibration.md",
@@ -157,11 +158,8 @@ ROUTES = {
 }
 """The page of every numerical route, and of every theorem that bounds a pair: the names in ``Enclosure.route``."""
 
-RETIRED = {"direct": "lattice.md"}
-"""The same of routes that earlier releases had."""
 
-
-MOVED: dict[str, tuple[str, ...]] = {"direct.md": ("lattice.md",)}
+MOVED: dict[str, tuple[str, ...]] = {}
 """Pages that certificates name and that ``proofs/`` no longer has: the pages that hold their text now."""
 
 

@@ -12,13 +12,13 @@ import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from privcalc.composition.direction import FAIR, GOOD, STEEP, Bound, Widths
+from privcalc.composition.direction import FAIR, GOOD, POOR, STEEP, Bound, Widths
 from privcalc.composition.question import Laid, Question
 from privcalc.composition.uses import Uses
 from privcalc.numerics.allocation import AllocationTransform
 from privcalc.numerics.interfaces import RouteFailed, SplitTransform, Transform, TransformCounts
 from privcalc.numerics.normal_loss import NormalLoss
-from privcalc.numerics.routes import apart, contour, jumps, lattice, smoothing
+from privcalc.numerics.routes import apart, contour, direct, jumps, lattice, smoothing
 from privcalc.numerics.routes.atoms import enumerate_sums
 from privcalc.numerics.sampled_gaussian import SampledGaussianTransform
 from privcalc.numerics.schedule import ScheduleTransform
@@ -110,6 +110,11 @@ def jumps_among_few(uses: Uses) -> bool:
     return jumps_known(uses) and not jumps_among_many(uses)
 
 
+def few_uses(uses: Uses) -> bool:
+    """Few enough to compose them one convolution at a time."""
+    return uses.number <= 20_000 and len(uses.each) <= 4
+
+
 def by_contour(uses: Uses, asked: Question, _: Bound) -> Laid:
     """Inversion of the transform."""
     built, estimate = contour.build(_entries(uses), delta=asked.delta, epsilon=asked.epsilon)
@@ -156,6 +161,17 @@ def by_lattice(uses: Uses, asked: Question, best: Bound) -> Laid:
     return Laid(built.bounds, estimate, planned=estimate if asked.epsilon is None else None)
 
 
+def by_direct(uses: Uses, asked: Question, best: Bound) -> Laid:
+    """Convolution, use by use, of losses rounded to a lattice."""
+    if asked.epsilon == 0:
+        raise RouteFailed("the window would be empty")
+    if asked.epsilon is not None:
+        built, estimate = direct.build(list(uses.each), epsilon=asked.epsilon)
+    else:
+        built, estimate = direct.build(list(uses.each), delta=asked.delta, known=(best.lower, best.upper))
+    return Laid(built.bounds, estimate, rtol=1e-10)
+
+
 SEVEN_DIGITS, SIX_DIGITS, SETTLED = Widths(FAIR, STEEP * FAIR), Widths(10 * FAIR, 10 * STEEP * FAIR), Widths(GOOD, GOOD)
 
 LADDER = (
@@ -178,6 +194,12 @@ LADDER = (
 )
 """From the fastest to the slowest."""
 
+LAST = Route("direct", few_uses, by_direct, enough=Widths(10 * FAIR, POOR), settled=Widths(GOOD, 10 * FAIR), tries=1)
+"""The slowest route, asked only where no other left less than ``enough``.
+
+Bounds that are not convex as they stand are such a case.
+"""
+
 
 class Ladder:
     """The routes of one direction, each laid at most once for a neighbourhood, whatever was asked before.
@@ -189,6 +211,7 @@ class Ladder:
 
     def __init__(self, uses: Uses, routes: Sequence[Route] | None = None) -> None:
         self.uses, self.routes = uses, LADDER if routes is None else routes
+        self.last = LAST if routes is None and LAST.applies(uses) else None
         self._laid = functools.lru_cache(KEPT)(self._lay)
         self._start = functools.lru_cache(KEPT)(lambda question: question.start(uses))
         self._on_axis = functools.lru_cache(KEPT)(self._axis)
@@ -208,7 +231,10 @@ class Ladder:
             # What is known to six digits already is known of this question only.
             own = question.sharpness(found) <= SIX_DIGITS.epsilon
             found = self._near(question, question if own else question.neighbourhood(uses, slow=True), found, slow)
-        return self._on_axis(question, found)
+        found = self._on_axis(question, found)
+        if self.last is None or question.quick or question.content(uses, found, self.last.enough):
+            return found
+        return self._laid(self.last, question, found)[0]
 
     def _near(self, question: Question, near: Question, best: Bound, routes: Sequence[Route]) -> Bound:
         """With routes that are laid for ``near``; where they say much less of this question, with its own."""

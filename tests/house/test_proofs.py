@@ -14,8 +14,8 @@ import pytest
 import privcalc as pc
 import privcalc.attacks
 from privcalc import errors
-from privcalc.certificate.schema import MOVED, RETIRED, ROUTES, same_pages
-from privcalc.composition.ladder import LADDER
+from privcalc.certificate.schema import ROUTES
+from privcalc.composition.ladder import LADDER, LAST
 from proofs import check as proofcheck
 from proofs.check import ROOT, changed, code_hash, read_pages, update
 
@@ -87,7 +87,7 @@ def test_mechanisms_name_a_page_that_names_them():
 
 def names_of_routes():
     """The ladder's; those a bound is made or met with, as ``("name",)`` or the last argument; and the theorems'."""
-    yield from (route.name for route in LADDER)
+    yield from (route.name for route in (*LADDER, LAST))
     for path in sorted((ROOT / "privcalc").rglob("*.py")):
         text = path.read_text(encoding="utf-8")
         if path.parent.name == "composition":
@@ -101,20 +101,10 @@ def names_of_routes():
 
 def test_routes_name_a_page():
     found = set(names_of_routes())
-    assert found >= {"contour", "jumps", "smoothing", "enumeration", "lattice", "axis", "fallback", "moments"}
+    assert found >= {"contour", "jumps", "smoothing", "enumeration", "lattice", "direct", "axis", "fallback", "moments"}
     assert found <= set(ROUTES), found - set(ROUTES)
     assert set(ROUTES) <= found, set(ROUTES) - found
     assert set(ROUTES.values()) <= set(PAGES)
-
-
-def test_retired_routes_and_moved_pages_are_read():
-    """Certificates of earlier releases name them."""
-    assert not set(RETIRED) & set(ROUTES)
-    assert set(RETIRED.values()) <= set(PAGES)
-    for old, new in MOVED.items():
-        assert old not in PAGES
-        assert set(new) <= set(PAGES)
-        assert same_pages([old], new)
 
 
 def test_a_certificate_names_the_pages_of_its_routes():
