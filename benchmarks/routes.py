@@ -40,7 +40,8 @@ largest. *Seconds*: processor seconds of the questions for which it was laid, wi
 answer after {limit} seconds the loss is ∞. What needs none of them has a closed form, theorems, or the table of many
 questions at once. No question here mixes randomized responses, or discrete Gaussians of different σ: enumeration and
 smoothing are for these (`tests/numerics/test_atoms.py` has their widths); `direct`, which is asked last, sharpens
-what is bounded by joint convexity (four batches with replacement under replace-one, δ = 0.01: 9.74 without, 8.07 with it).
+what is bounded by joint convexity (four batches with replacement under replace-one, δ = 0.01: 9.74 without it, 8.07
+with it).
 
 | route | laid | answers | loss > 1e-6 | > 1e-3 | largest | where | seconds | without |
 |---|---|---|---|---|---|---|---|---|
