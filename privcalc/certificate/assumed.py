@@ -141,6 +141,8 @@ def lines(log: Log) -> list[Json]:
     if pages := [line.page for line in found if line.name == "sampling"]:  # one line for all schemes
         drawn = {"value": ", ".join(schemes(kinds(run_of(releases)))), "page": pages[0]}
         found = [line._replace(**drawn) if line.name == "sampling" else line for line in found]
+    if any(line[:2] == ("monotone", "one way") for line in found):  # which is of all that are priced so
+        found = [line for line in found if line[:2] != ("monotone", "either way")]
     listed = {line.name for line in found}
     found += [_word(log, name) for name in log.declared if name not in listed]
     return weakest(line._asdict() for line in found)
@@ -346,7 +348,7 @@ def _training(run: Run, log: Log, told: Provenance) -> Iterator[Line]:
         yield Line("loop", LOOPS[told.by], "caller", SEEN["loop"])
     one = _word(log, "records_per_unit")
     if one.by == "nobody" and unit_of(run) not in ALONE:
-        one = one._replace(value="grouped", by="caller")
+        one = one._replace(value="grouped", by="nobody" if told == STATED else "caller")  # whose each record is
     elif one.by == "nobody" and log.unit in ALONE:
         one = one._replace(value="by definition", by="always")
     yield one

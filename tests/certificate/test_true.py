@@ -224,3 +224,43 @@ def test_what_every_mechanism_is_made_of_is_looked_at():
     tried = pc.RandomTrials(pc.ExponentialMechanism(0.1) * 2, mean=2, distribution="geometric")
     assert parts(tried)
     assert said(pc.certify(tried, delta=1e-5), "monotone") == [("one way", "nobody", None)]
+
+
+def test_a_table_asked_both_ways_does_not_deny_the_cheaper_one():
+    """It said "either way: the price is that of scores that a record may move either way" of a top that cost half."""
+    rows = {"candidates": [1, 2], "rows_per_person": 1}
+    either = pc.ExponentialMechanism(0.1, monotone=False)
+    both = drawn(
+        lambda ledger: ledger.quantile([1, 2, 2], either, share=0.5, **rows),
+        lambda ledger: ledger.top([1, 2, 2], pc.TopK(0.1, 1), **rows),
+        cap=pc.GDP(1.0),
+    )
+    assert said(both, "monotone") == [("one way", "ledger", None)]
+    assert "but those that are priced for either way" in str(both)  # the quantile is one
+    assert both.verify(seconds=600)
+
+
+def test_nobody_said_whose_records_are_where_nobody_was_asked():
+    """Of a run by hand it said that whose each record is "was said (declared by the caller)"."""
+    users = pc.UserSampled(pc.Gaussian(20.0), rate=0.5, records=2)
+    assert said(pc.certify(users, delta=1e-5), "records_per_unit") == [("grouped", "nobody", None)]
+    recorded = drawn(lambda ledger: ledger.record(users), plan=users)
+    assert said(recorded, "records_per_unit") == [("grouped", "nobody", None)]
+
+    def asked(ledger):
+        batch = ledger.batch(users, persons=[0, 0, 1])
+        ledger.gaussian([0.0], users, clip_norm=1.0, batch=batch)
+
+    assert said(drawn(asked, plan=users), "records_per_unit") == [("grouped", "caller", None)]
+    assert "was said" not in str(pc.certify(users, delta=1e-5))
+
+
+def test_a_choice_that_was_only_recorded_is_not_said_to_have_been_charged_for_each_row():
+    """The ledger, which drew one choice, vouched for what it never saw of another."""
+    one = pc.ExponentialMechanism(0.1)
+    mixed = drawn(
+        lambda ledger: ledger.select([1.0, 2.0], one, sensitivity=1.0, monotone=True),
+        lambda ledger: ledger.record(one),
+        plan=one * 2,
+    )
+    assert "each choice that the ledger drew was charged by itself" in str(mixed)
