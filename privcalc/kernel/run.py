@@ -41,22 +41,32 @@ def read(run: Iterable[Mapping[str, Any]], relation: str) -> list[Entry]:
     """
     if relation != "add-or-remove-one":
         raise ValueError(f"relation = {relation!r}: whole numbers prove add-or-remove-one only")
-    found = list[Entry]()
-    for entry in run:
-        mechanism, rate = entry["mechanism"], Fraction(1)
-        if mechanism["kind"] == "PoissonSampled" and set(mechanism) == {"kind", "mechanism", "rate"}:
-            mechanism, rate = mechanism["mechanism"], Fraction(mechanism["rate"])
-        if mechanism["kind"] != "Gaussian" or set(mechanism) != {"kind", "noise_multiplier"}:
-            raise ValueError(f"{mechanism['kind']}: is not Gaussian, or not Poisson-sampled Gaussian")
-        sigma, count = Fraction(mechanism["noise_multiplier"]), entry["count"]
-        if not (0 < rate <= 1 and Fraction(1, 10) <= sigma <= 10**6 and 1 <= count <= MOST_USES):
-            raise ValueError(
-                f"noise_multiplier = {float(sigma)!r}, rate = {float(rate)!r}, count = {count}: out of range"
-            )
-        found.append((sigma, rate, count))
+    found = dict[tuple[Fraction, Fraction], int]()
+    try:
+        for entry in run:
+            if set(entry) != {"mechanism", "count"} or type(entry["count"]) is not int:
+                raise ValueError("run: an entry must have a mechanism and a whole count, and nothing else")
+            mechanism, rate = entry["mechanism"], Fraction(1)
+            if mechanism["kind"] == "PoissonSampled" and set(mechanism) == {"kind", "mechanism", "rate"}:
+                mechanism, rate = mechanism["mechanism"], _number(mechanism["rate"])
+            if mechanism["kind"] != "Gaussian" or set(mechanism) != {"kind", "noise_multiplier"}:
+                raise ValueError(f"{mechanism['kind']}: is not Gaussian, or not Poisson-sampled Gaussian")
+            sigma = _number(mechanism["noise_multiplier"])
+            count = found.get((sigma, rate), 0) + entry["count"]
+            if not (0 < rate <= 1 and Fraction(1, 10) <= sigma <= 10**6 and 1 <= entry["count"] <= count <= MOST_USES):
+                raise ValueError("run: noise multipliers must be in [0.1, 1e6], rates in (0, 1]: one is out of range")
+            found[sigma, rate] = count
+    except (KeyError, TypeError) as reason:
+        raise ValueError(f"run: is malformed ({reason!r})") from None
     if not 1 <= len(found) <= MOST_ENTRIES:
         raise ValueError(f"run: has {len(found)} entries, and must have 1 to {MOST_ENTRIES}")
-    return found
+    return [(sigma, rate, count) for (sigma, rate), count in found.items()]
+
+
+def _number(value: object) -> Fraction:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not -1e300 < value < 1e300:
+        raise ValueError("run: a noise multiplier or rate is no finite number, or out of range")
+    return Fraction(value)
 
 
 @dataclass(frozen=True)
@@ -139,10 +149,10 @@ def said(document: Mapping[str, Any]) -> str:
     Args:
         document: the JSON object of a certificate.
     """
-    delta = float(document["guarantee"]["delta"])
     try:
+        delta = float(document["guarantee"]["delta"])
         epsilon = composed(read(document["run"], document["relation"]), delta).epsilon(delta)
-    except ValueError as reason:
+    except (ValueError, KeyError, TypeError, OverflowError) as reason:
         return f"whole numbers: nothing is known to them of this run ({reason})"
     if epsilon == math.inf:
         return f"whole numbers: no ε is proved at δ = {delta!r}"

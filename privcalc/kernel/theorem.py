@@ -32,7 +32,11 @@ def theorem(found: Composed, delta: float, *, said: str = "") -> str:
         Path(__file__).with_suffix(".v").read_text(encoding="utf-8").split("(* for each of removed and added *)")
     )
     text = begins.format(
-        said=said.replace("(*", "( *").replace("*)", "* )"), bits=s.bits, grid=s.grid, cut=s.cut, most=s.most
+        said=said.replace("(*", "( *").replace("*)", "* )").replace('"', "'"),
+        bits=s.bits,
+        grid=s.grid,
+        cut=s.cut,
+        most=s.most,
     )
     for name, c, entries in zip(("removed", "added"), found.curves, found.entries, strict=True):
         first, *others = (

@@ -1,5 +1,6 @@
 (* {said}
    Proved here: the composition. Assumed of each step, as a hypothesis: the table of its divergences at powers of x.
+   Theorem removed: p with the record, q without. Theorem added: p without, q with.
    Check: coqc Pairs.v && coqc Curves.v && coqc this file, all in one folder. *)
 Require Import Reals List ZArith Permutation Pairs Curves.
 Import ListNotations.

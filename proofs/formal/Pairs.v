@@ -7,7 +7,7 @@ Require Import Reals Lra List ZArith Lia Permutation.
 Import ListNotations.
 Open Scope R_scope.
 
-(** The masses (p, q) of each outcome, with and without a record. *)
+(** The masses (p, q) of each outcome, under two neighbouring data sets. *)
 Definition pair := list (R * R).
 
 Definition pos (x : R) : R := Rmax x 0.
@@ -178,7 +178,7 @@ Qed.
 
 (** ** Adaptive composition *)
 
-(** What runs next, and what it does, may depend on all outcomes so far: a list of numbers, the last one first. *)
+(** What a step does may depend on all outcomes so far, a list of numbers, the last one first; which table it keeps to, not. *)
 Definition mechanism := list nat -> pair.
 
 (** The pairs of masses of all transcripts of [n] more steps. *)

@@ -181,6 +181,24 @@ def test_other_relations_and_deltas_are_refused():
         )
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        *({"noise_multiplier": value} for value in (math.inf, math.nan, 10**400, "1/0", "4", None, True, 0.05)),
+        *({"count": value} for value in (1.5, "3", True, 0, -1, 10**10)),
+        {"sensitivity": 5},
+        {"mechanism": "x"},
+    ],
+    ids=str,
+)
+def test_what_is_malformed_is_a_sentence(change):
+    mechanism = {"kind": "Gaussian", "noise_multiplier": change.get("noise_multiplier", 4.0)}
+    entry = {"mechanism": mechanism, "count": 1} | {k: v for k, v in change.items() if k != "noise_multiplier"}
+    document = {"run": [entry], "relation": "add-or-remove-one", "guarantee": {"delta": 1e-5}}
+    assert "nothing is known to them" in kernel.said(document)
+    assert "nothing is known to them" in kernel.said({"guarantee": {"delta": "abc"}})
+
+
 def test_the_command(tmp_path, capsys):
     path, other, coq, described = (tmp_path / name for name in ("a.json", "b.json", "Run.v", "run.json"))
     pc.certify(SAMPLED * 100, delta=1e-5).save(path)
