@@ -126,7 +126,7 @@ class Kept(DPOptimizer):  # type: ignore[misc]
             noisy = torch.from_numpy(self.release(total, self._clip_norm, waiting[0]))
             if self.loss_reduction == "mean":
                 noisy /= self.expected_batch_size
-            for p, part in zip(params, noisy.to(sums).split([p.numel() for p in params]), strict=True):
+            for p, part in zip(params, torch.split(noisy.to(sums), [p.numel() for p in params]), strict=True):
                 p.grad = part.view_as(p).to(p)
         waiting.popleft()  # now: if the draw fails, the sum may be there still, and must not be gone on with
         self._summed = None
