@@ -30,7 +30,6 @@ ROOMS = {
         ),
         *(
             "enclosure",
-            "rounding",
             "relation",
             "parts",
             "terminal",
@@ -49,7 +48,7 @@ ROOMS = {
 OUTSIDE = {"cli", "peers", "__main__"}
 """Rooms that use the library as its users do, by ``import privcalc``."""
 
-FREE_STANDING = {"numerics", "rigorous", "kernel", "errors", "files", "terminal", "version", "rounding", "noise"}
+FREE_STANDING = {"numerics", "rigorous", "kernel", "errors", "files", "terminal", "version", "noise"}
 """Rooms that import nothing of the library but themselves, and errors."""
 
 
