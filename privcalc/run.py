@@ -6,7 +6,7 @@ count).
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -15,6 +15,7 @@ from privcalc import errors
 from privcalc.composition.ask import Answers
 from privcalc.composition.group import Group
 from privcalc.composition.sides import Sides, compose
+from privcalc.errors import Suggesting
 from privcalc.pairs.dominating import Pairs
 from privcalc.pairs.gaussian import GaussianPair
 from privcalc.pairs.pair import Pair
@@ -104,7 +105,7 @@ KINDS: dict[str, type[Mechanism]] = {}
 """The registry: mechanisms by their name in JSON. A class enters when it is defined."""
 
 
-class Mechanism(Questions, ABC):
+class Mechanism(Questions, metaclass=Suggesting):
     """One release. ``mechanism * n`` repeats it, ``a + b`` composes; both give a :class:`Run`.
 
     All questions of a run (``epsilon``, ``delta``, …) can be asked of a mechanism: it is a run of one.

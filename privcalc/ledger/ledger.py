@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from privcalc import errors
 from privcalc.enclosure import Guarantee
-from privcalc.errors import PrivcalcError
+from privcalc.errors import PrivcalcError, suggests
 from privcalc.ledger.assumptions import Assumptions
 from privcalc.ledger.book import draw_of
 from privcalc.ledger.digests import constants
@@ -80,6 +80,7 @@ class Ledger(Drawn, Tables):
         True
     """
 
+    @suggests
     def __init__(
         self,
         path: str | os.PathLike[str] | None = None,
@@ -105,6 +106,7 @@ class Ledger(Drawn, Tables):
         said.require(terms.bound)
         super().__init__(path, terms, reserve=reserve, budget=budget, seed=number)
 
+    @suggests
     def gaussian(
         self,
         values: Array,
@@ -236,6 +238,7 @@ class Ledger(Drawn, Tables):
 
         return Stream(mechanism, grid, size, self._noise, number, self._held, look)
 
+    @suggests
     def laplace(
         self,
         values: Array,
