@@ -58,7 +58,7 @@ def test_what_claims_nothing_exists():
 
 
 def source_of(thing):
-    return Path(inspect.getsourcefile(thing)).relative_to(ROOT).as_posix()
+    return Path(inspect.getsourcefile(inspect.unwrap(thing))).relative_to(ROOT).as_posix()
 
 
 def below(kind):
