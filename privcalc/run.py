@@ -10,7 +10,7 @@ import dataclasses
 import functools
 import importlib
 import pkgutil
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Literal
 from privcalc import errors
 from privcalc.composition.ask import Answers
 from privcalc.composition.sides import Group, Sides, compose
-from privcalc.errors import PrivcalcError
+from privcalc.errors import PrivcalcError, Suggesting
 from privcalc.pairs.dominating import Pairs
 from privcalc.pairs.gaussian import GaussianPair
 from privcalc.pairs.pair import Pair
@@ -114,7 +114,7 @@ KINDS: dict[str, type[Mechanism]] = {}
 """The registry: mechanisms by their name in JSON. A class enters when it is defined."""
 
 
-class Mechanism(Questions, ABC):
+class Mechanism(Questions, metaclass=Suggesting):
     """One release. ``mechanism * n`` repeats it, ``a + b`` composes; both give a :class:`Run`.
 
     All questions of a run (``epsilon``, ``delta``, …) can be asked of a mechanism: it is a run of one.

@@ -21,7 +21,7 @@ from privcalc.certificate.schema import FORMAT, READ, VERSION, digest
 from privcalc.certificate.story import claims, of_given, of_parts, of_run, pages, void
 from privcalc.certificate.text import doubts, show, uncomposed
 from privcalc.enclosure import Guarantee
-from privcalc.errors import Contradiction, PrivcalcError
+from privcalc.errors import Contradiction, PrivcalcError, suggests
 from privcalc.files import LEDGER, named, regular, write_whole
 from privcalc.ledger.assumptions import Assumptions
 from privcalc.ledger.digests import same
@@ -212,6 +212,7 @@ class Certificate:
 Source = str | os.PathLike[str] | Ledger | Mechanism | Run | Sequence[Certificate]
 
 
+@suggests
 def certify(
     source: Source,
     *,
