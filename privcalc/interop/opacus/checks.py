@@ -15,6 +15,7 @@ from opacus.optimizers import (
     DPOptimizer,
     DPOptimizerFastGradientClipping,
     DPPerLayerOptimizer,
+    FSDPOptimizerFastGradientClipping,
     SimpleDistributedPerLayerOptimizer,
 )
 from opacus.optimizers.ddpoptimizer_fast_gradient_clipping import DistributedDPOptimizerFastGradientClipping
@@ -27,6 +28,7 @@ DISTRIBUTED = (
     DistributedDPOptimizer,
     SimpleDistributedPerLayerOptimizer,
     DistributedDPOptimizerFastGradientClipping,
+    FSDPOptimizerFastGradientClipping,
 )
 WITH_LEDGER = (AdaClipDPOptimizer, *DISTRIBUTED)
 """Only where a ledger draws batches and noise."""

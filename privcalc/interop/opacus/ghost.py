@@ -15,7 +15,7 @@ from opacus.utils.fast_gradient_clipping_utils import DPLossFastGradientClipping
 
 from privcalc.errors import PrivcalcError
 from privcalc.interop.opacus.checks import PRECISE, length
-from privcalc.interop.opacus.optimizer import KeptGhost, versions
+from privcalc.interop.opacus.optimizer import KeptGhost, KeptSharded, versions
 
 FIRST, EVERY = 10, 10
 """The first ten backward passes are looked at, and each tenth."""
@@ -77,7 +77,10 @@ class KeptTensor(DPTensorFastGradientClipping):  # type: ignore[misc]
             )
         for p in optimizer.params:
             p._norm_sample = None  # of an earlier batch
-        look = optimizer.steps < FIRST or optimizer.steps % EVERY == 0
+        sharded = isinstance(optimizer, KeptSharded)  # autograd knows of no parameters in parts
+        for layer in self.module._module.modules() if sharded else ():
+            vars(layer).pop("norm_sample", None)
+        look = not sharded and (optimizer.steps < FIRST or optimizer.steps % EVERY == 0)
         which = secrets.randbelow(len(losses)) if look and len(losses) else None
         norm = None if which is None else self._norm(which)
         optimizer.backward, optimizer.made = True, None

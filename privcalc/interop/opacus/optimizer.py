@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -13,7 +13,9 @@ from opacus.optimizers import (
     DPOptimizer,
     DPOptimizerFastGradientClipping,
     DPPerLayerOptimizer,
+    FSDPOptimizerFastGradientClipping,
 )
+from torch.distributed.tensor import distribute_tensor
 
 from privcalc.errors import PrivcalcError
 from privcalc.interop.opacus.checks import PRECISE, check_clipping, check_noise, length
@@ -136,15 +138,23 @@ class Kept(DPOptimizer):  # type: ignore[misc]
             self._draw()
         else:
             params = self.params
-            sums = torch.cat([p.summed_grad.reshape(-1) for p in params])
+            sums = torch.cat([self._whole(p.summed_grad).reshape(-1) for p in params])
             total = sums.to("cpu", torch.float64).numpy()
             noisy = torch.from_numpy(self._released(total, waiting[0]))
             if self.loss_reduction == "mean":
                 noisy /= self.expected_batch_size
             for p, part in zip(params, torch.split(noisy.to(sums), [p.numel() for p in params]), strict=True):
-                p.grad = part.view_as(p).to(p)
+                p.grad = self._part(part.view(p.shape), p)
         waiting.popleft()  # now: if the draw fails, the sum may be there still, and must not be gone on with
         self._summed = None
+
+    def _whole(self, total: Any) -> torch.Tensor:
+        """All of a parameter's sum."""
+        return cast(torch.Tensor, total)
+
+    def _part(self, noisy: torch.Tensor, p: Any) -> torch.Tensor:
+        """What this process has of a parameter's noisy sum."""
+        return noisy.to(p)
 
     def _released(self, total: Floats, waiting: Waiting) -> Floats:
         """The sum with its noise."""
@@ -235,7 +245,25 @@ class KeptGhost(Kept, DPOptimizerFastGradientClipping):  # type: ignore[misc]
                 "for a penalty on the weights use the optimizer's weight_decay"
             )
         self._summed += made[0]
-        super().accumulate()
+        for p in self.params:
+            p.summed_grad = p.grad.clone() if p.summed_grad is None else p.summed_grad + p.grad
+
+
+class KeptSharded(KeptGhost):
+    """With parameters of which each process has a part (FSDP2), and the mean over processes of their gradients.
+
+    Sums of all parameters are put together in each process, so that the sum over processes is that of the batch.
+    """
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Clear gradients."""
+        Kept.zero_grad(self)
+
+    def _whole(self, total: Any) -> torch.Tensor:
+        return cast(torch.Tensor, total.full_tensor())
+
+    def _part(self, noisy: torch.Tensor, p: Any) -> torch.Tensor:
+        return distribute_tensor(noisy.to(p.device, p.dtype), p.device_mesh, p.placements)
 
 
 def keep(of: DPOptimizer, expected_batch_size: float | None) -> Kept:
@@ -248,8 +276,10 @@ def keep(of: DPOptimizer, expected_batch_size: float | None) -> Kept:
     elif isinstance(of, AdaClipDPOptimizer):
         kept = KeptAdaptive(of, of.max_grad_norm, size, **{name: getattr(of, name) for name in ADAPTIVE})
     else:
-        ghostly = isinstance(of, DPOptimizerFastGradientClipping)
-        kept = (KeptGhost if ghostly else Kept)(of, of.max_grad_norm, size)
+        sharded, ghostly = (
+            isinstance(of, kind) for kind in (FSDPOptimizerFastGradientClipping, DPOptimizerFastGradientClipping)
+        )
+        kept = (KeptSharded if sharded else KeptGhost if ghostly else Kept)(of, of.max_grad_norm, size)
     of.attach_step_hook(_refuse)
     return kept
 
