@@ -859,7 +859,7 @@ def test_adaptive_clipping_is_one_release_of_gradients_and_count() -> None:
     assert count == pytest.approx(1.5, rel=1e-12)
     assert gradients**-2 + (2 * count) ** -2 == pytest.approx(2.0**-2, rel=1e-12)  # of range ½ each way
     run.optimizer.zero_grad()
-    run.optimizer.noise_multiplier = 3.0
+    run.optimizer.unclipped_num_std = 1.0
     with pytest.raises(pc.PrivcalcError, match="unclipped_num_std"):
         run.train()
 

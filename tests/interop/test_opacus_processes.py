@@ -1,4 +1,4 @@
-"""Opacus in two processes, with a ledger in the first one: the batches, noise and model of one process with all of it."""
+"""Opacus in two processes, a ledger in the first one: batches, noise and model of one process with all of it."""
 
 from __future__ import annotations
 
