@@ -336,7 +336,10 @@ def test_their_distributions_are_taken_as_they_are(made: Any) -> None:
         one.epsilon(delta=1e-5, relation=pc.ZERO_OUT)
 
 
-@pytest.mark.parametrize(("noise", "uses"), [pytest.param(0.3, 1, marks=pytest.mark.slow), (1.0, 1)])
+@pytest.mark.parametrize(
+    ("noise", "uses"),
+    [(3.0, 1), pytest.param(0.3, 1, marks=pytest.mark.slow), pytest.param(1.0, 4, marks=pytest.mark.slow)],
+)
 def test_their_default_gaussian_is_taken_with_its_rounding(noise: float, uses: int) -> None:
     """Sums of 1 + 6e-8 and, of the second law, 10⁵: nothing of it may make δ smaller than the truth, or their own."""
     made = pld.from_gaussian_mechanism(noise)
