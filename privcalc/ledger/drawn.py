@@ -5,13 +5,14 @@ See ``proofs/ledger.md``, §5.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import threading
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -24,7 +25,6 @@ from privcalc.ledger.kept import Budgeted
 from privcalc.ledger.selection import Chooser
 from privcalc.ledger.tables import Totals
 from privcalc.ledger.terms import Terms
-from privcalc.mechanisms.bases import Additive
 from privcalc.mechanisms.fixed_size import FixedSizeSampled
 from privcalc.mechanisms.poisson import PoissonSampled
 from privcalc.mechanisms.sampler import Indices, Sampled, Sampler, released
@@ -34,7 +34,7 @@ from privcalc.noise.release import finite, length, noisy
 from privcalc.noise.source import Noise
 from privcalc.numerics.floats import Floats
 from privcalc.relation import REPLACE_ONE, Relation
-from privcalc.run import Mechanism
+from privcalc.run import Additive, Mechanism
 from privcalc.tripwire import Shapes, check_kind, check_sum
 
 AT_ONCE = 2**16
@@ -109,20 +109,28 @@ def _alike(names: list[object]) -> bool:
     return all(type(name) is str for name in names) or all(type(name) is int for name in names)
 
 
+_Tossed: TypeAlias = tuple[int, float, deque[NDArray[np.bool_]]]
+"""Coins that were tossed and not yet given out, with their size and rate."""
+
+
 class Ahead(Noise):
     """Secret draws, whose coins are tossed for several small batches at once: each row of them is given out once."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._kind: tuple[int, float] | None = None
-        self._rows: deque[NDArray[np.bool_]] = deque()
+        self._tossed: _Tossed = (0, 0.0, deque())
 
     def coins(self, size: int, rate: float) -> NDArray[np.bool_]:
         """Independent coins that show True with probability ``rate``."""
-        if (size, rate) != self._kind or not self._rows:
-            rows = max(1, AT_ONCE // max(size, 1))
-            self._kind, self._rows = (size, rate), deque(super().coins(rows * size, rate).reshape(rows, size))
-        return self._rows.popleft()
+        of_size, of_rate, rows = self._tossed  # once: another thread may put rows of another rate here meanwhile
+        if (size, rate) == (of_size, of_rate):
+            with contextlib.suppress(IndexError):  # none is left
+                return rows.popleft()
+        several = max(1, AT_ONCE // max(size, 1))
+        rows = deque(super().coins(several * size, rate).reshape(several, size))
+        row = rows.popleft()
+        self._tossed = size, rate, rows
+        return row
 
 
 class Batches:
