@@ -220,9 +220,7 @@ def warnings(document: Mapping[str, Any]) -> Iterator[str]:
     if changed(document):
         yield "CHANGED: this text does not fit its own hash, and cannot be relied on."
     if document["seeded"]:
-        yield (
-            "REPRODUCIBLE RUN: NO PRIVACY CLAIM. It draws from a seed; what follows holds for secret noise only."
-        )
+        yield ("REPRODUCIBLE RUN: NO PRIVACY CLAIM. It draws from a seed; what follows holds for secret noise only.")
     if document["basis"] == "composed" and document["version"] == 2:
         yield (
             "WITHOUT ITS PARTS: this composition was written by privcalc 0.1.0, "
