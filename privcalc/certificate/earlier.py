@@ -175,7 +175,7 @@ def _choice(release: Release) -> bool:
 def _as_then(line: Json, log: Log) -> Iterator[Json]:
     """A line as it was: of a plan or cap the ledger was taken to see to the steps; and the pages it cited, one each."""
     by = "ledger" if line["name"] == "steps" and log.basis in ("plan", "cap") else line["by"]
-    for page in CITED.get(line["name"], line["page"]).split(", "):
+    for page in str(CITED.get(line["name"], line["page"])).split(", "):
         yield {**line, "by": by, "page": page}
 
 
