@@ -31,7 +31,7 @@ class PLDMechanism(Mechanism):
 
     kind = None
     page = "interop.md"
-    needs = ()
+    needs = ("guarantee",)
     draws = None
     scheme = None
 
