@@ -15,7 +15,7 @@ import pickle
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Required, TypedDict
+from typing import TYPE_CHECKING, Any, Required, TypedDict
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -23,8 +23,10 @@ from numpy.typing import ArrayLike, NDArray
 from privcalc import errors
 from privcalc.errors import PrivcalcError
 from privcalc.ledger.answers import Answer
-from privcalc.ledger.book import Persons
 from privcalc.numerics.floats import Floats
+
+if TYPE_CHECKING:
+    from privcalc.ledger.book import Persons
 
 __all__ = ["Asked", "Common", "Rows", "ascending", "column_of", "listed_values", "pick", "places", "split", "totals"]
 
