@@ -15,7 +15,7 @@ import pickle
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Required, TypedDict
+from typing import Any, Required, TypedDict
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -25,11 +25,7 @@ from privcalc.errors import PrivcalcError
 from privcalc.ledger.answers import Answer
 from privcalc.numerics.floats import Floats
 
-if TYPE_CHECKING:
-    from privcalc.ledger.book import Persons
-
 __all__ = ["Asked", "Common", "Rows", "ascending", "column_of", "listed_values", "pick", "places", "split", "totals"]
-
 
 TRUTH = {"true": 1.0, "false": 0.0}
 
@@ -199,7 +195,7 @@ class Asked:
         return Answer(self.question, value, error, rows.groups, self.label)
 
     @property
-    def persons(self) -> Persons:
+    def persons(self) -> tuple[str, str | None]:
         """How persons are named: by a column, of a table or a series with a name; by other values; or not."""
         person = self.person
         if person is None or person is ...:
