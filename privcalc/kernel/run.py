@@ -183,7 +183,7 @@ def theorem(found: Composed, delta: float, *, said: str = "") -> str:
         raise ValueError(f"delta = {delta!r}: no epsilon is proved at it")
     unit = 1 << s.bits
     begins, each = (
-        Path(__file__).with_suffix(".v").read_text(encoding="utf-8").split("(* for each of removed and added *)")
+        Path(__file__).with_name("theorem.v").read_text(encoding="utf-8").split("(* for each of removed and added *)")
     )
     text = begins.format(
         said=said.replace("(*", "( *").replace("*)", "* )").replace('"', "'"),
