@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, cast, overload
+from typing import TYPE_CHECKING, Any, cast, overload
 
 from numpy.typing import ArrayLike, NDArray
 
 from privcalc import errors
-from privcalc.composition.ask import Answers
 from privcalc.enclosure import Enclosure, Enclosures
 from privcalc.errors import suggests
 from privcalc.numerics.floats import Floats
 from privcalc.relation import ADD_OR_REMOVE_ONE, Relation
+
+if TYPE_CHECKING:
+    from privcalc.composition.ask import Answers
 
 __all__ = ["Questions"]
 

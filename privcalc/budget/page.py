@@ -18,9 +18,8 @@ from privcalc.budget.history import History, Reservation
 from privcalc.budget.managed import Standing
 from privcalc.certificate.html import clean, embedded, template
 from privcalc.certificate.text import plain
-from privcalc.enclosure import Enclosure
+from privcalc.enclosure import Enclosure, downward, upward
 from privcalc.errors import PrivcalcError
-from privcalc.rounding import downward, upward
 from privcalc.serial import Json, interval, mechanism_to_json, run_to_json
 
 POINTS = 200

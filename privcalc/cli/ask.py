@@ -34,10 +34,9 @@ from privcalc.cli.options import (
     Source,
     sampler_options,
 )
-from privcalc.enclosure import Enclosure
+from privcalc.enclosure import Enclosure, downward, upward
 from privcalc.peers.compare import compare
 from privcalc.relation import Relation
-from privcalc.rounding import downward, upward
 from privcalc.run import Run
 from privcalc.serial import read_json
 from privcalc.terminal import UNCONFIRMED, WRONG, answer

@@ -14,9 +14,9 @@ from privcalc.budget import cap_for
 from privcalc.budget.history import titles
 from privcalc.certificate.story import described
 from privcalc.cli.options import JSON, RELATION, STEPS, Batches, Group, Numbers, Source, sampler_options
+from privcalc.enclosure import upward
 from privcalc.files import write_whole
 from privcalc.relation import Relation
-from privcalc.rounding import upward
 from privcalc.serial import mechanism_to_json, read_json
 from privcalc.terminal import answer
 

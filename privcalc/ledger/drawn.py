@@ -25,7 +25,6 @@ from privcalc.ledger.kept import Budgeted
 from privcalc.ledger.selection import Chooser
 from privcalc.ledger.tables import Totals
 from privcalc.ledger.terms import Terms
-from privcalc.mechanisms.bases import Additive
 from privcalc.mechanisms.fixed_size import FixedSizeSampled
 from privcalc.mechanisms.poisson import PoissonSampled
 from privcalc.mechanisms.sampler import Indices, Sampled, Sampler, released
@@ -35,7 +34,7 @@ from privcalc.noise.release import finite, length, noisy
 from privcalc.noise.source import Noise
 from privcalc.numerics.floats import Floats
 from privcalc.relation import REPLACE_ONE, Relation
-from privcalc.run import Mechanism
+from privcalc.run import Additive, Mechanism
 from privcalc.tripwire import Shapes, check_kind, check_sum
 
 AT_ONCE = 2**16

@@ -22,13 +22,13 @@ from privcalc.ledger.assumptions import Answered, asked_by
 from privcalc.ledger.book import Persons
 from privcalc.ledger.columns import Asked, Common, Rows, ascending, listed_values, pick, places, split, totals
 from privcalc.ledger.terms import Terms
-from privcalc.mechanisms.bases import Additive
 from privcalc.mechanisms.discrete_gaussian import DiscreteGaussian
 from privcalc.mechanisms.exponential import ExponentialMechanism, TopK
 from privcalc.mechanisms.gaussian import Gaussian
 from privcalc.mechanisms.laplace import Laplace
 from privcalc.numerics.floats import Floats
 from privcalc.relation import REPLACE_ONE
+from privcalc.run import Additive
 
 __all__ = ["ANSWERED", "Tables", "Totals"]
 
