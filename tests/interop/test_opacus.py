@@ -552,6 +552,33 @@ def no_zero_grad(run: Run) -> None:
             p.grad_sample = None
 
 
+def added_in_part_and_again(run: Run) -> None:
+    """As where memory was too little for the second layer."""
+    own = run.optimizer._factors
+    for x, y, _ in run.loader:
+        run.optimizer._factors = lambda norms: own(norms)[:2]
+        cross_entropy(run.model(x), y).backward()
+        with pytest.raises(ValueError, match="zip"):
+            run.optimizer.step()
+        run.optimizer._factors = own
+        run.model.zero_grad()
+        for p in run.optimizer.params:
+            p.grad_sample = None
+        cross_entropy(run.model(x), y).backward()
+        run.optimizer.step()
+
+
+def the_same_rows_twice(run: Run) -> None:
+    """Half of a batch, and again in place of the other half."""
+    for x, y, _ in run.loader:
+        half = slice(len(x) // 2)
+        run.optimizer.signal_skip_step(True)
+        run.optimizer.signal_skip_step(False)
+        cross_entropy(run.model(x[half]), y[half]).backward()
+        run.optimizer.step()
+        run.optimizer.step()
+
+
 def infinite(run: Run) -> None:
     run.loader.dataset.tensors[0][:, 2] = math.inf
     run.train()
@@ -641,6 +668,8 @@ def unclipped(optimizer: Any) -> None:
         (a_record_left_out, 0, "records of this step"),
         (a_record_twice, 0, "records of this step"),
         (no_zero_grad, 1, "zero_grad"),
+        (added_in_part_and_again, 0, "records of this step"),
+        (the_same_rows_twice, 0, "added once"),
         (infinite, 0, "finite"),
         (in_bfloat, 0, "precision"),
         (another_divisor, 0, "expected_batch_size"),

@@ -98,13 +98,13 @@ class Kept(DPOptimizer):  # type: ignore[misc]
                 "layers have records in second place, as DPMultiheadAttention has by default, Opacus takes others for "
                 "records there: give it batch_first=True"
             )
+        self._summed += len(found[0])  # first: what is interrupted must not be added again
         rows = [each.reshape(len(each), p.numel()) for p, each in zip(params, found, strict=True)]
         norms = [torch.linalg.vector_norm(each, dim=1, dtype=p.dtype) for p, each in zip(params, rows, strict=True)]
         for p, each, row, factor in zip(params, found, rows, self._factors(norms), strict=True):
             total = (factor.to(row.device, p.dtype) @ row.to(p.dtype)).view_as(p)
             p.summed_grad = total if p.summed_grad is None else p.summed_grad + total
             vars(each)[ADDED] = True
-        self._summed += len(rows[0])
 
     def _factors(self, norms: list[torch.Tensor]) -> list[torch.Tensor]:
         """What clips the rows of each parameter."""
