@@ -90,9 +90,9 @@ class Run(Questions):
     def _answers(self, relation: Relation, group_size: int = 1) -> Answers:
         return Answers(self._sides, relation, Group(group_size, self._group) if group_size > 1 else None)
 
-    def _group(self, relation: Relation, removed: int, added: int) -> Sides | None:
+    def _group(self, relation: Relation, removed: int, added: int, total: int) -> Sides | None:
         """The same for two data sets that differ in so many records; None where only a chain of neighbours is known."""
-        found = [(mechanism.group(relation, removed, added), count) for mechanism, count in self.entries]
+        found = [(mechanism.group(relation, removed, added, total), count) for mechanism, count in self.entries]
         known = [(pairs, count) for pairs, count in found if pairs is not None]
         return compose(known) if len(known) == len(found) else None
 
@@ -211,21 +211,19 @@ class Mechanism(Questions, ABC):
         """
         return ()
 
-    def group(self, relation: Relation, removed: int, added: int) -> Pairs | None:
+    def group(self, relation: Relation, removed: int, added: int, total: int) -> Pairs | None:
         """The pairs of data sets that differ in ``removed`` records of the first and ``added`` ones of the second.
 
-        None where they are not known.
-
-        Under replace-one both are the number of those replaced. None: the rule for a chain of neighbours is the best
-        bound.
+        At most so many each, and ``total`` together. Under replace-one both are the number of those replaced. None
+        where they are not known: the rule for a chain of neighbours is the best bound.
         """
         pairs = self.pairs(relation)
         if pairs.attained is not None or pairs.forward.gdp is None or pairs.backward.gdp != pairs.forward.gdp:
             return None
-        if pairs.others.attains[1] + 1 < removed + (0 if relation is REPLACE_ONE else added):
-            return None  # the data set of which the pair is known has fewer records than the group
         # A chain of k neighbours, each step μ-GDP, is kμ-GDP (Dong, Roth, Su 2022, Theorem 2.14).
-        steps = removed if relation is REPLACE_ONE else removed + added
+        steps = removed if relation is REPLACE_ONE else total
+        if pairs.others.attains[1] + 1 < steps:
+            return None  # the data set of which the pair is known has fewer records than the group
         pair = GaussianPair(steps * pairs.forward.gdp)
         return Pairs(pair, pair, others=pairs.others)
 

@@ -29,7 +29,7 @@ class Group:
     """A group of ``size`` (at least 2), and the run's sides by how many were removed and added, if known."""
 
     size: int
-    known: Callable[[Relation, int, int], Sides | None]
+    known: Callable[[Relation, int, int, int], Sides | None]
 
     def sides(self, relation: Relation) -> Sides | None:
         """The worst of all ways to differ in so many records; None where a mechanism does not know its pair.
@@ -38,19 +38,19 @@ class Group:
         """
         k = self.size
         if relation is REPLACE_ONE:
-            return self.known(relation, k, k)
-        whole = self.known(relation, k, 0)
+            return self.known(relation, k, k, 2 * k)
+        whole = self.known(relation, k, 0, k)
         if whole is None:
             return None
         cases, blocks = [whole], []
         for low, high in _mixed(k):  # k − high to k − low added: each is known in both orders
-            found = self.known(relation, high, k - low)
+            found = self.known(relation, high, k - low, k)
             if found is None:
                 return None
             if low == high:
                 cases.append(found)
-            else:
-                blocks += found.upper
+            elif found != whole:
+                blocks.append(found)
         return worst(cases, blocks)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -69,16 +69,25 @@ class Sides:
         return max(usual, answers[at] if whole == alone else question(whole), key=better)
 
 
-def worst(sides: Sequence[Sides], more: Sequence[Direction] = ()) -> Sides:
-    """The worst of several cases, each exact.
+def worst(sides: Sequence[Sides], more: Sequence[Sides] = ()) -> Sides:
+    """The worst of several cases of one run; those in ``more`` dominate others, and need not occur."""
+    first, *rest = sides
+    cases = [first, *(side for side in rest if side != first)]
+    if len(cases) == 1 and not more:
+        return first
 
-    Directions in ``more`` dominate others that were not listed.
-    """
-    directions = list(dict.fromkeys(direction for side in sides for direction in side.upper))
-    bounds = tuple(dict.fromkeys(name for side in sides for name in side.bounds))
-    lower = list(dict.fromkeys(direction for side in sides for direction in side.lower))
-    upper = list(dict.fromkeys([*directions, *more]))
-    return Sides(upper, lower, [], upper == directions and all(side.exact for side in sides), bounds, [])
+    def union(parts: Iterable[list[Direction]]) -> list[Direction]:
+        return list(dict.fromkeys(direction for part in parts for direction in part))
+
+    upper = union(side.upper for side in [*cases, *more])
+    exact = all(side.exact for side in cases) and upper == union(side.upper for side in cases)
+    other = union(side.other or side.upper for side in [*cases, *more])
+    bounds = tuple(dict.fromkeys(name for side in [*cases, *more] for name in side.bounds))
+    made = zip(*(side.choices for side in cases), strict=False)
+    choices = [(union(one for one, _ in each), union(whole for _, whole in each)) for each in made]
+    lower = union(side.lower for side in cases)
+    others = functools.reduce(operator.and_, (side.others for side in cases))
+    return Sides(upper, lower, other if other != upper else [], exact, bounds, choices, others)
 
 
 def compose(pairs: PairCounts) -> Sides:

@@ -7,9 +7,11 @@ from abc import abstractmethod
 from typing import Literal
 
 from privcalc.errors import PrivcalcError
+from privcalc.pairs.dominating import Pairs
+from privcalc.relation import REPLACE_ONE, Relation
 from privcalc.run import Mechanism
 
-__all__ = ["Additive", "Shown"]
+__all__ = ["Additive", "ByNumber", "Grouped", "Shown"]
 
 _ARGUMENTS = {"level": "epsilon", "failure": "delta"}
 """Fields whose argument has the name of a question."""
@@ -31,6 +33,30 @@ class Shown(Mechanism):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._arguments()})"
+
+
+class Grouped(Mechanism):
+    """A mechanism that knows the pairs of data sets that differ in any number of records (``proofs/users.md``, §2)."""
+
+    @abstractmethod
+    def group(self, relation: Relation, removed: int, added: int, total: int) -> Pairs:
+        """As of any mechanism."""
+
+    def pairs(self, relation: Relation) -> Pairs:
+        """A replaced record is one removed and one added."""
+        added = int(relation is REPLACE_ONE)
+        return self.group(relation, 1, added, 1 + added)
+
+
+class ByNumber(Grouped):
+    """One to which it only matters how many they are, removed and added together."""
+
+    @abstractmethod
+    def apart(self, records: int) -> Pairs:
+        """The pairs of data sets that differ in so many records."""
+
+    def group(self, relation: Relation, removed: int, added: int, total: int) -> Pairs:
+        return self.apart(total)
 
 
 class Additive(Mechanism):
