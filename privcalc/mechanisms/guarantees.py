@@ -109,8 +109,8 @@ class PureDP(Stated):
         small = math.exp(-self.level)
         inner = -math.expm1(-self.level) * np.exp(-self.level * np.arange(1, steps))
         masses = (np.concatenate(([1.0], inner, [math.exp(-self.level * steps)])) / (1 + small)).tolist()
-        pair = DiscretePair(tuple(masses), tuple(reversed(masses)), 0.0)
-        return Pairs(pair, pair.reverse)
+        pair = DiscretePair(tuple(masses), tuple(reversed(masses)), 0.0, 8 * UNIT, steps * self.level * (1 + 2 * UNIT))
+        return Pairs(pair, pair)
 
     def limits(self) -> dict[str, Any]:
         """Return the arguments of the filter that keeps Σε below this ε."""

@@ -23,13 +23,14 @@ class DiscretePair(Pair):
     """Two laws on finitely many outcomes, as (p, q) with every p > 0 and Σp = 1, Σq ≤ 1: the rest of Q is where P is 0.
 
     The profile is piecewise linear in e^ε; both it and the slope are sums of terms ≥ 0. Proof: ``proofs/custom.md``,
-    §1. Losses, and all masses relatively, may be off by ``inherited`` before any rounding here.
+    §1. Losses, and all masses relatively, may be off by ``inherited`` before any rounding here; no loss exceeds ``top``.
     """
 
     p: tuple[float, ...]
     q: tuple[float, ...]
     rest: float
     inherited: float = 0.0
+    top: float = math.inf
 
     @functools.cached_property
     def _table(self) -> tuple[Floats, Floats, Floats, Floats]:
@@ -74,7 +75,7 @@ class DiscretePair(Pair):
     @property
     def max_loss(self) -> float:
         """The largest, rounded up."""
-        return max(float(self._table[0][0]) + self._blur, 0.0)
+        return min(max(float(self._table[0][0]) + self._blur, 0.0), self.top)
 
     @property
     def _least(self) -> float:
