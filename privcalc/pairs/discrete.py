@@ -23,7 +23,9 @@ class DiscretePair(Pair):
     """Two laws on finitely many outcomes, as (p, q) with every p > 0 and Σp = 1, Σq ≤ 1: the rest of Q is where P is 0.
 
     The profile is piecewise linear in e^ε; both it and the slope are sums of terms ≥ 0. Proof: ``proofs/custom.md``,
-    §1. Losses, and all masses relatively, may be off by ``inherited`` before any rounding here; no loss exceeds ``top``.
+    §1. Losses, and all masses relatively, may be off by ``inherited`` before any rounding here.
+
+    No loss exceeds ``top``.
     """
 
     p: tuple[float, ...]
