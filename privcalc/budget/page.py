@@ -17,9 +17,8 @@ from privcalc.budget.budget import Budget
 from privcalc.budget.history import History, Reservation
 from privcalc.certificate.html import clean, embedded, template
 from privcalc.certificate.text import plain
-from privcalc.enclosure import Enclosure
+from privcalc.enclosure import Enclosure, upward
 from privcalc.errors import PrivcalcError
-from privcalc.rounding import upward
 from privcalc.serial import Json, interval, mechanism_to_json, run_to_json
 
 POINTS = 200

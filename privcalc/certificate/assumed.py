@@ -24,7 +24,6 @@ from privcalc.ledger.assumptions import (
     run_of,
     schemes,
 )
-from privcalc.mechanisms.user_sampling import unit_of
 from privcalc.run import Run
 from privcalc.serial import Field, Json, check_fields
 
@@ -347,7 +346,7 @@ def _training(run: Run, log: Log, told: Provenance) -> Iterator[Line]:
     if told.by in LOOPS:
         yield Line("loop", LOOPS[told.by], "caller", SEEN["loop"])
     one = _word(log, "records_per_unit")
-    if one.by == "nobody" and unit_of(run) not in ALONE:
+    if one.by == "nobody" and run.unit not in ALONE:
         one = one._replace(value="grouped", by="nobody" if told == STATED else "caller")  # whose each record is
     elif one.by == "nobody" and log.unit in ALONE:
         one = one._replace(value="by definition", by="always")

@@ -2,7 +2,7 @@
 
 They are compared with their ledgers in these words, too.
 
-Both took noise to be one of ``NOISE``, and had ``idealised`` beside their list of assumptions, which did not say
+Both took noise to be one of ``schema.NOISE``, and had ``idealised`` beside their list of assumptions, which did not say
 provenance.
 """
 
@@ -12,18 +12,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from privcalc.certificate.assumed import Log, lines
+from privcalc.certificate.schema import NOISE
 from privcalc.errors import PrivcalcError
 from privcalc.ledger.assumptions import STATED, Provenance, Release, every, needs, run_of
 from privcalc.run import Run
-from privcalc.serial import Field, Json, canonical, run_from_json
+from privcalc.serial import Json, canonical, run_from_json
 
-__all__ = ["CHANGED", "NOISE", "check_words", "composed", "log_of", "noise_in", "words"]
-
-NOISE = ("real-valued", "exact", "exact, sums bounded")
-"""Of real numbers, as in the proofs; drawn bit for bit; and of sums whose own error was bounded each time, and paid."""
-
-CHANGED = {"noise": Field((str,), among=NOISE), "idealised": Field((list,))}
-"""Fields that they had, and have otherwise or no more."""
+__all__ = ["check_words", "composed", "log_of", "noise_in", "words"]
 
 IDEALISED = {
     "real": "noise is taken as real-valued: what floating-point noise leaks is not counted (the "

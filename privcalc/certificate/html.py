@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Any
 from privcalc.certificate.certificate import Certificate
 from privcalc.certificate.consistency import wrong_form
 from privcalc.certificate.text import LAST, Fact, at_most, facts, headline, levels, plain, show, stated, warnings
+from privcalc.enclosure import downward
 from privcalc.ledger.assumptions import kinds
 from privcalc.relation import Relation
-from privcalc.rounding import downward
 from privcalc.serial import enclosure
 from privcalc.tables import profile_table, tradeoff_of_profile
 

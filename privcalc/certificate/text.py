@@ -13,9 +13,9 @@ from privcalc.attacks.replay.findings import told
 from privcalc.certificate.assumed import VOUCHED, in_words, private, words
 from privcalc.certificate.consistency import wrong_form
 from privcalc.certificate.schema import VERSION, changed, fields_of
+from privcalc.enclosure import downward, upward
 from privcalc.ledger import digests
 from privcalc.ledger.assumptions import every
-from privcalc.rounding import downward, upward
 from privcalc.serial import enclosure, relation_from_json, run_from_json
 
 __all__ = ["LAST", "LEVELS", "Fact", "doubts", "facts", "headline", "levels", "plain", "report", "show", "warnings"]

@@ -9,7 +9,7 @@ import click
 
 import privcalc as pc
 from privcalc.certificate.story import described
-from privcalc.cli.options import JSON, RELATION, Group, Numbers
+from privcalc.cli.options import JSON, RELATION, Group, Numbers, Source
 from privcalc.files import write_whole
 from privcalc.relation import Relation
 from privcalc.serial import read_json
@@ -108,7 +108,7 @@ def history(as_json: bool, **where: Any) -> int:
 
 @budget.command
 @_store
-@click.argument("run", type=Path)
+@click.argument("run", type=Source(Path))
 @click.option("--label", help="What it is.")
 @JSON
 def reserve(run: Path, label: str | None, as_json: bool, **where: Any) -> int:

@@ -6,11 +6,11 @@ import math
 from dataclasses import dataclass
 
 from privcalc import errors
-from privcalc.mechanisms.bases import Grouped, Shown
 from privcalc.numerics.floats import UNIT
 from privcalc.pairs.dominating import Pairs
 from privcalc.pairs.two_point import TwoPointPair
 from privcalc.relation import Relation
+from privcalc.run import Grouped, Shown
 
 __all__ = ["AboveThreshold"]
 

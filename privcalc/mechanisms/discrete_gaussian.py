@@ -12,7 +12,6 @@ from typing import Literal
 import numpy as np
 
 from privcalc import errors
-from privcalc.mechanisms.bases import Additive, ByNumber
 from privcalc.numerics.floats import UNIT, Floats
 from privcalc.numerics.interfaces import ProfileValues, Transform
 from privcalc.numerics.routes.atoms import AtomLaw, Atoms, Masses, lost_tails, power
@@ -24,6 +23,7 @@ from privcalc.pairs.dominating import NOTHING, Pairs
 from privcalc.pairs.gaussian import GaussianPair
 from privcalc.pairs.pair import Pair, SymmetricPair
 from privcalc.pairs.replace_one import finite
+from privcalc.run import Additive, ByNumber
 
 __all__ = ["DiscreteGaussian", "unit_mu"]
 

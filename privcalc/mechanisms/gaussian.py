@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from privcalc import errors
-from privcalc.mechanisms.bases import Additive, ByNumber
 from privcalc.pairs.dominating import Pairs
 from privcalc.pairs.gaussian import GaussianPair
 from privcalc.pairs.pair import Pair
 from privcalc.pairs.replace_one import opposite
+from privcalc.run import Additive, ByNumber
 
 __all__ = ["Gaussian"]
 

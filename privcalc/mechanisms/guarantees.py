@@ -12,7 +12,6 @@ from numpy.typing import ArrayLike
 
 from privcalc import errors
 from privcalc.enclosure import Enclosure, check_answers
-from privcalc.mechanisms.bases import Shown
 from privcalc.numerics.floats import UNIT
 from privcalc.pairs.discrete import DiscretePair
 from privcalc.pairs.dominating import Pairs
@@ -22,6 +21,7 @@ from privcalc.pairs.renyi import RenyiPair, ZCDPPair
 from privcalc.pairs.replace_one import opposite
 from privcalc.pairs.two_point import TwoPointPair
 from privcalc.relation import ADD_OR_REMOVE_ONE, REPLACE_ONE, Relation, check_relation
+from privcalc.run import Shown
 
 __all__ = ["GDP", "RDP", "ZCDP", "ApproxDP", "PureDP"]
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from privcalc import errors
-from privcalc.mechanisms.bases import ByNumber, Shown
 from privcalc.mechanisms.exponential import BoundedRangePair, ExponentialMechanism
 from privcalc.mechanisms.laplace import LaplacePair
 from privcalc.numerics.floats import UNIT
 from privcalc.pairs.dominating import Pairs
 from privcalc.pairs.pair import Pair
 from privcalc.pairs.two_point import TwoPointPair
+from privcalc.run import ByNumber, Shown
 
 __all__ = ["NoisyMax", "PermuteAndFlip"]
 

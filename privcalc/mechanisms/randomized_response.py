@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from privcalc import errors
-from privcalc.mechanisms.bases import Grouped, Shown
 from privcalc.pairs.dominating import Pairs
 from privcalc.pairs.two_point import TwoPointPair
 from privcalc.relation import REPLACE_ONE, Relation
+from privcalc.run import Grouped, Shown
 
 __all__ = ["RandomizedResponse"]
 
