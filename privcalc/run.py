@@ -107,8 +107,11 @@ class Run(Questions):
         return compose(known) if len(known) == len(found) else None
 
 
-NEEDS = ("normaliser", "clip_norm", "candidates", "monotone", "parts", "keys", "trials")
-"""Assumptions of a certificate that the use of a mechanism may need; a scheme needs ``sampling`` by itself."""
+NEEDS = (
+    *("normaliser", "clip_norm", "candidates", "questions", "monotone", "parts", "keys", "trials", "guarantee"),
+    "records_per_unit",
+)
+"""Lines of a certificate that the use of a mechanism may need; a scheme needs ``sampling`` by itself."""
 
 KINDS: dict[str, type[Mechanism]] = {}
 """The registry: mechanisms by their name in JSON. A class enters when it is defined."""

@@ -275,7 +275,7 @@ def same_listing(found: Json, expected: Json, version: int) -> bool:
         canonical(found["declared"]) == canonical(expected["declared"])
         and len(one) == len(two)
         and all(
-            {**a, "page": ""} == {**b, "page": ""} and same_pages([a["page"]], [b["page"]])
+            {**a, "page": ""} == {**b, "page": ""} and same_pages(a["page"].split(", "), b["page"].split(", "))
             for a, b in zip(one, two, strict=True)
         )
     )

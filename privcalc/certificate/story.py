@@ -106,7 +106,7 @@ def pages(document: Mapping[str, Any]) -> list[str]:
         raise PrivcalcError(f"route = {unknown[0]!r}: must be one of {', '.join(ROUTES)}")
     shared = ("gdp.md", "conversions.md", "ledger.md", "assumptions.md", "certificate.md")
     if now:
-        needed = [entry["page"] for entry in document["assumptions"]["needed"]]
+        needed = [page for entry in document["assumptions"]["needed"] for page in entry["page"].split(", ")]
     else:
         needed = ["executed_noise.md"] if document.get("noise", NOISE[0]) != NOISE[0] else []
     return list(dict.fromkeys([*own, *(known[name] for name in used), *shared, *needed]))

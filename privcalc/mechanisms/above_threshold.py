@@ -53,7 +53,7 @@ class AboveThreshold(Grouped, Shown):
 
     kind = "AboveThreshold"
     page = "sparse_vector.md"
-    needs = ("clip_norm", "monotone")
+    needs = ("questions", "monotone")
     draws = "above"
     scheme = None
 

@@ -34,7 +34,7 @@ class Stated(Shown):
     """A guarantee that holds under ``relation`` and is refused under any other."""
 
     page = "conversions.md"
-    needs = ()
+    needs = ("guarantee",)
     draws = None
     scheme = None
 

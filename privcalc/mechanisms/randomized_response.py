@@ -40,7 +40,7 @@ class RandomizedResponse(Grouped, Shown):
 
     kind = "RandomizedResponse"
     page = "randomized_response.md"
-    needs = ()
+    needs = ("records_per_unit",)
     draws = None
     scheme = None
 
