@@ -332,7 +332,7 @@ def test_where_none_takes_part_almost_never() -> None:
 
 
 def test_mixed_runs_and_other_mechanisms() -> None:
-    """A run of Gaussians, sampled or not, is exact, and with Laplace noise; where that is sampled, the rule bounds it."""
+    """A run of Gaussians, sampled or not, is exact, also with Laplace noise; where that is sampled, the rule holds."""
     run = pc.PoissonSampled(pc.Gaussian(1.0), 0.01) * 200 + pc.Gaussian(8.0)
     found = run.epsilon(delta=1e-6, group_size=3)
     assert found.width <= 1e-8 * found.upper
