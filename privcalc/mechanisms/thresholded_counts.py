@@ -239,11 +239,11 @@ class ThresholdedCounts(Shown):
         return -math.expm1(-self._hidden(1))
 
     def pairs(self, relation: Relation) -> Pairs:
-        """Those of one person, or of one in the place of another."""
+        """The pairs of one person, or of one in the place of another."""
         return self._several(1, int(relation is REPLACE_ONE))
 
     def group(self, relation: Relation, removed: int, added: int, total: int) -> Pairs | None:
-        """The same of several persons, if they have few keys together."""
+        """The pairs of several persons, if they have few keys together."""
         return self._several(removed, added) if removed * self.keys <= _MOST_PARTS else None
 
     def _several(self, removed: int, added: int) -> Pairs:
