@@ -41,14 +41,14 @@ def card(title: str, rows: Mapping[str, object], *, text: str = "") -> str:
 
 
 class Card:
-    """What is shown as a table."""
+    """An object that notebooks show as a table."""
 
     def _card(self) -> tuple[str, dict[str, object]]:
-        """Title and rows."""
+        """The title and the rows of the table."""
         raise NotImplementedError
 
     def _more(self) -> str:
-        """What is to be opened below."""
+        """A text to be opened below the table."""
         return ""
 
     def _repr_html_(self) -> str:

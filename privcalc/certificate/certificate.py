@@ -17,7 +17,7 @@ from privcalc.attacks.replay.findings import Report
 from privcalc.certificate import limited
 from privcalc.certificate.assumed import private
 from privcalc.certificate.consistency import check, wrong_form
-from privcalc.certificate.schema import FORMAT, READ, VERSION, digest
+from privcalc.certificate.schema import FORMAT, READ, VERSION, changed, digest
 from privcalc.certificate.story import claims, of_given, of_parts, of_run, pages, void
 from privcalc.certificate.text import doubts, show, uncomposed
 from privcalc.enclosure import Guarantee
@@ -209,11 +209,15 @@ class Certificate(Card):
 
     def __repr__(self) -> str:
         """A short line; ``document`` is all of it, and ``print`` shows it to people."""
-        return f"Certificate({self.guarantee})"
+        try:
+            return f"Certificate({self.guarantee})"
+        except PrivcalcError:
+            return "Certificate(no form that is known)"
 
     def _card(self) -> tuple[str, dict[str, object]]:
-        said = self.document
-        return f"Certificate: {self.guarantee}", {"unit": said["unit"], "not checked": "verify() checks it"}
+        with wrong_form():
+            state = "CHANGED after it was made" if changed(self.document) else "not checked: verify() checks it"
+        return repr(self), {"state": state, "one record": self.document.get("unit")}
 
     def _more(self) -> str:
         return str(self)
