@@ -74,7 +74,7 @@ class Enclosure:
 
     @property
     def width(self) -> float:
-        """upper − lower."""
+        """The absolute width, upper − lower."""
         return 0.0 if self.lower == self.upper else self.upper - self.lower
 
     def __float__(self) -> float:
@@ -248,7 +248,7 @@ class Enclosures:
 
     @property
     def width(self) -> Floats:
-        """upper − lower."""
+        """The absolute width, upper − lower."""
         return np.where(self.lower == self.upper, 0.0, self.upper - self.lower)
 
     def __len__(self) -> int:

@@ -174,7 +174,7 @@ class Budget(Managed):
 
     @property
     def relation(self) -> Relation:
-        """The neighbouring relation."""
+        """The neighbouring relation of all charges."""
         return self.rules.relation
 
     @property

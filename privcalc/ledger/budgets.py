@@ -82,7 +82,7 @@ class Kind:
 
 
 class Squares(Kind):
-    """Σμ²."""
+    """The sum of μ², for Gaussian DP."""
 
     def costs(self, mechanism: Mechanism, relation: Relation) -> list[Fraction] | None:
         """μ² of each use, of mechanisms that are exactly Gaussian; choices add nothing here."""
@@ -103,23 +103,23 @@ class Squares(Kind):
         return [exact]
 
     def choice(self, mechanism: Mechanism, relation: Relation) -> float:
-        """Its range."""
+        """The range of a choice's loss."""
         return 0.0 if _gaussian(mechanism, relation) is not None else mechanism.pairs(relation).choice
 
     def together(self, levels: Mapping[float, int]) -> Fraction | None:
-        """Their μ² (``proofs/filters.md``)."""
+        """The μ² of all choices together (``proofs/filters.md``)."""
         if not levels:
             return Fraction(0)
         mu = gaussian_mu(tuple(sorted(levels.items(), reverse=True)))
         return Fraction(mu) ** 2 if math.isfinite(mu) else INFINITE
 
     def shown(self, sums: list[Fraction], *, up: bool) -> float | Floats:
-        """μ."""
+        """The level as μ, in words."""
         return root(sums[0], up=up)
 
 
 class Concentrated(Kind):
-    """Σρ."""
+    """The sum of ρ, for zCDP."""
 
     def costs(self, mechanism: Mechanism, relation: Relation) -> list[Fraction] | None:
         """ρ of each use, of mechanisms with ξ = 0."""
@@ -137,7 +137,7 @@ class Concentrated(Kind):
 
 
 class Losses(Kind):
-    """Σε."""
+    """The sum of ε, for pure DP."""
 
     def costs(self, mechanism: Mechanism, relation: Relation) -> list[Fraction] | None:
         """The largest loss of each use."""

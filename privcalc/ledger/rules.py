@@ -282,7 +282,7 @@ class Filter(Rule):
 
     @property
     def relation(self) -> Relation:
-        """The neighbouring relation."""
+        """The neighbouring relation of what is charged."""
         return self._relation
 
     @property

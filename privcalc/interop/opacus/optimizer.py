@@ -132,7 +132,7 @@ class Kept(DPOptimizer):  # type: ignore[misc]
         self._summed = None
 
     def _draw(self) -> None:
-        """By Opacus."""
+        """Leave the noise to Opacus, which draws it."""
         total = length([p.summed_grad for p in self.params])
         if not total < float("inf"):
             raise PrivcalcError(

@@ -192,7 +192,7 @@ class Atoms:
 
     @functools.cached_property
     def reach(self) -> float:
-        """The largest |loss|."""
+        """The largest absolute value of a loss."""
         return float(max(abs(self.losses[0]), abs(self.losses[-1])))
 
     def bounds(self, epsilon: float) -> Bounds:
