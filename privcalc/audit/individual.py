@@ -1,4 +1,4 @@
-"""Individual filters: each record takes part while its own budget lasts, and so has the budget's guarantee."""
+"""Individual filters: each record takes part while its own cap lasts, and so has the cap's guarantee."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from privcalc import errors
 from privcalc.audit.sensitive import ratios
-from privcalc.ledger.budgets import rounded
+from privcalc.ledger.caps import rounded
 from privcalc.ledger.rules import Single
 from privcalc.mechanisms.gaussian import Gaussian
 from privcalc.mechanisms.guarantees import GDP, RDP
@@ -30,7 +30,7 @@ class IndividualFilter(Single):
 
     Before each step, ``charge`` is asked with the norm that each record's clipped contribution would have; the step may
     use admitted records only, at these norms. Whatever the norms, all outputs together satisfy ``mechanism``: the
-    budget's guarantee, for every record, never what was spent. It holds if (``proofs/audits.md``, §3):
+    cap's guarantee, for every record, never what was spent. It holds if (``proofs/audits.md``, §3):
 
     * a record's ratio depends on earlier outputs and that record alone;
     * noise, number of steps and stopping do not depend on who was admitted, or how many: only on outputs;
@@ -74,7 +74,7 @@ class IndividualFilter(Single):
             raise errors.PrivcalcError("mu, orders, epsilons: must be mu alone, or orders with epsilons")
         if mu is not None and self._rate < 1:
             raise errors.PrivcalcError(
-                f"rate = {rate!r}: must be 1 for a budget of mu; sampled steps need orders and epsilons"
+                f"rate = {rate!r}: must be 1 for a cap of mu; sampled steps need orders and epsilons"
             )
         self._gdp = None if mu is None else GDP(mu)
         self._rdp = None if orders is None or epsilons is None else RDP(orders, epsilons)
@@ -136,7 +136,7 @@ class IndividualFilter(Single):
             A boolean array: secret, as is how many there are.
 
         Raises:
-            PrivcalcError: if an argument does not fit, or the filter was closed; never for want of budget.
+            PrivcalcError: if an argument does not fit, or the filter was closed; never for want of room.
         """
         with self._lock:
             if self.closed:
@@ -188,8 +188,8 @@ class IndividualFilter(Single):
             cost = np.where(r > 0, cost * rounded(weight, up=True) * (1 + 4 * UNIT) + 5e-324, 0.0)
         return _sum_up(self._spent, cost[None, :])
 
-    def _after_rdp(self, budget: RDP, r: Floats, noise: float) -> Floats:
-        orders = np.array(budget.orders)
+    def _after_rdp(self, cap: RDP, r: Floats, noise: float) -> Floats:
+        orders = np.array(cap.orders)
         cost = np.multiply.outer(orders / 2, np.square(r / noise))  # sampling can only lower it
         if self._rate < 1:
             if noise not in self._tables:

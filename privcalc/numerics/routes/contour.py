@@ -324,9 +324,7 @@ def place(line: Axis, epsilon: float, log_delta: float, c_star: float, digits: f
 
 
 def priced(period: Floats, slack: Floats) -> Floats:
-    """The cost of lines: nodes, which grow with the period, for a slack of x multiplies every rounding by e^x. Beyond
-    2.5 a unit of slack counts as 12 % more of them: empirical, only speed and the last digits depend on it.
-    """
+    """Cost of lines: nodes, and 12 % more per unit of slack above 2.5 (x multiplies roundings by e^x): empirical."""
     return np.nan_to_num(period * np.exp(np.clip(0.12 * (slack - 2.5), 0.0, 600.0)), nan=math.inf)
 
 

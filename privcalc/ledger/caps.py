@@ -1,4 +1,4 @@
-"""What the budget of a filter adds up: μ², ρ, ε, or ε(α) at several orders, exactly where a mechanism allows it."""
+"""What the cap of a filter adds up: μ², ρ, ε, or ε(α) at several orders, exactly where a mechanism allows it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from privcalc.relation import REPLACE_ONE, Relation
 from privcalc.run import Mechanism
 
 INFINITE = None
-"""The cost of a mechanism that no finite budget pays for."""
+"""The cost of a mechanism that no finite cap pays for."""
 
 
 def rounded(value: Fraction, *, up: bool) -> float:
@@ -59,7 +59,7 @@ def _bound(values: Floats | float) -> list[Fraction] | None:
 
 
 class Kind:
-    """What a budget adds up, and how it is shown."""
+    """What a cap adds up, and how it is shown."""
 
     def costs(self, mechanism: Mechanism, relation: Relation) -> list[Fraction] | None:
         """What a use costs, and adds up; None if infinite."""
@@ -77,7 +77,7 @@ class Kind:
         return Fraction(0)
 
     def shown(self, sums: list[Fraction], *, up: bool) -> float | Floats:
-        """The budget and what was spent, as floats."""
+        """The cap and what was spent, as floats."""
         return rounded(sums[0], up=up)
 
 
@@ -95,8 +95,8 @@ class Squares(Kind):
             mus = [mu for mu in gdps if mu is not None]
             if len(mus) < len(gdps):
                 raise errors.PrivcalcError(
-                    f"mechanism = {mechanism}: must be exactly Gaussian, or a choice, under {relation} for a budget of "
-                    "mu; use a budget of rho, or of orders and epsilons"
+                    f"mechanism = {mechanism}: must be exactly Gaussian, or a choice, under {relation} for a cap of "
+                    "mu; use a cap of rho, or of orders and epsilons"
                 )
             found = _bound(np.max(mus) * (1 + 8 * UNIT))
             return found and [found[0] ** 2]
@@ -128,9 +128,7 @@ class Concentrated(Kind):
             return [square / 2]
         rho, xi = mechanism.zcdp(relation=relation)
         if xi != 0:
-            raise errors.PrivcalcError(
-                f"mechanism = {mechanism}: must have xi = 0 for a budget of rho, its xi is {xi!r}"
-            )
+            raise errors.PrivcalcError(f"mechanism = {mechanism}: must have xi = 0 for a cap of rho, its xi is {xi!r}")
         if type(mechanism) is ZCDP:
             return [Fraction(mechanism.rho)]
         return _bound(rho)
