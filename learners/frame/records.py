@@ -24,7 +24,7 @@ from learners.gradients.exact import Exact, Rows, cut_off
 from privcalc import errors
 from privcalc.ledger import Batch
 from privcalc.ledger.assumptions import Provenance, asked_by
-from privcalc.standardized import check_standardized
+from privcalc.tripwire import check_standardized
 
 __all__ = ["Contribution", "PrivateRecords", "TellsNorms", "Utility", "as_features", "as_labels", "is_private"]
 
