@@ -329,8 +329,8 @@ def _of(release: Release, log: Log) -> Iterator[Line]:
         yield _word(log, "preprocessing")
     if "reports" in needed:
         yield from each("reports", Line("reports", "always sent", "nobody", ""))
-    ours = told.sensitivity == "clipped" and needed & {"candidates", "questions"}  # of each row; who has several?
-    if ours or ("normaliser" in needed and told.by != "table question"):
+    rows = bool(needed & {"candidates", "questions"}) and told.sensitivity == "clipped"  # of a person with several?
+    if rows or ("normaliser" in needed and told.by != "table question"):
         yield from _training(run, log, told)
 
 

@@ -205,8 +205,7 @@ class Certificate:
 
     def __str__(self) -> str:
         """For people (``privcalc show``)."""
-        with wrong_form():
-            return show(self.document)
+        return show(self.document)
 
 
 Source = str | os.PathLike[str] | Ledger | Mechanism | Run | Sequence[Certificate]

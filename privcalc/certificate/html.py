@@ -62,7 +62,6 @@ def page(certificate: Certificate, *, revoked: Sequence[str] = ()) -> str:
             **_head(document, revoked),
             figures="\n".join(embedded(*figure) for figure in _figures(certificate)),
             parts=_sections(levels(document)),
-            commands="\n".join(map(clean, _commands(document))),
             # ASCII: what would pose as other text is written as escapes, which are the same JSON.
             document=escape(json.dumps(document, indent=1)),
         )
@@ -101,17 +100,6 @@ def _figures(certificate: Certificate) -> Iterable[tuple[Figure, str]]:
         "The trade-off curve of that profile: no test whether the record was used has error rates in the coloured "
         "part.",
     )
-
-
-def _commands(document: Mapping[str, Any]) -> list[str]:
-    ledger = " LEDGER" * len(document["ledgers"])
-    found = [
-        f"privcalc verify CERTIFICATE{ledger}",
-        "privcalc verify CERTIFICATE --rigorous    # a proof by interval arithmetic",
-    ]
-    if ledger:
-        found[0] += f"    # hash of the ledger: {', '.join(entry['hash'] for entry in document['ledgers'])}"
-    return found
 
 
 def embedded(figure: Figure, caption: str) -> str:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from string import Template
 from typing import Any, Literal, NamedTuple
 
 from privcalc.attacks.replay.findings import told
@@ -17,7 +16,7 @@ from privcalc.certificate.schema import VERSION, changed, fields_of
 from privcalc.enclosure import downward, upward
 from privcalc.ledger import digests
 from privcalc.ledger.assumptions import every, kinds
-from privcalc.relation import Relation
+from privcalc.relation import ADD_OR_REMOVE_ONE, Relation
 from privcalc.serial import enclosure, relation_from_json, run_from_json
 
 __all__ = ["LEVELS", "Fact", "box", "doubts", "facts", "headline", "levels", "plain", "show", "warnings"]
@@ -35,17 +34,11 @@ FIRST = ("nobody", "caller", "always", "code", "ledger", "")
 """Whose word comes first in a report: the weakest."""
 
 HIDDEN = {
-    Relation.ADD_OR_REMOVE_ONE: "whether one record is in the data, and all that it says; $number",
+    ADD_OR_REMOVE_ONE: "whether one record is in the data, and all that it says",
     Relation.REPLACE_ONE: "all that one record says; not how many records there are, which is public",
     Relation.ZERO_OUT: "what one record adds, against nothing; not how many records there are, which is public",
 }
 """What one record's owner is protected from, by the relation."""
-
-COMPARED = {
-    Relation.ADD_OR_REMOVE_ONE: "with it and without it",
-    Relation.REPLACE_ONE: "with it and with any other in its place",
-    Relation.ZERO_OUT: "with what it adds and with zero in its place",
-}
 
 UNSAID = "one record"
 """A unit that nobody stated."""
@@ -102,7 +95,7 @@ def box(document: Mapping[str, Any], revoked: Sequence[str] = ()) -> list[Fact]:
         Fact("", "verdict", next(word for word, found in verdict.items() if found)),
         Fact("", "privacy loss", headline(document, digits=3)),
         Fact("", "one record is", unit(document)),
-        Fact("", "hidden is", Template(HIDDEN[relation]).safe_substitute(number=_number(document))),
+        Fact("", "hidden is", HIDDEN[relation] + (_number(document) if relation is ADD_OR_REMOVE_ONE else "")),
         Fact("", "who vouches", nobody, "nobody" if unsaid else ""),
     ]
 
@@ -115,8 +108,8 @@ def _number(document: Mapping[str, Any]) -> str:
         hasattr(each, "dataset_size") or "reports" in each.needs for each in every(run_from_json(document["run"]))
     )
     if named or sized:
-        return "not the number of records, which is taken as public"
-    return "and how many records there are"
+        return "; not the number of records, which is taken as public"
+    return "; and how many records there are"
 
 
 def levels(document: Mapping[str, Any]) -> dict[str, list[Fact]]:
@@ -135,7 +128,6 @@ def facts(document: Mapping[str, Any]) -> list[Fact]:
     return [
         Fact("Parameter", "", headline(document)),
         Fact("Unit", "one record is", unit(document)),
-        Fact("Unit", "compared are", f"data sets {COMPARED[relation_from_json(document['relation'])]}"),
         *_ran(document),
         *_numbers(document),
         *_missing(document),
@@ -264,7 +256,7 @@ def warnings(document: Mapping[str, Any], revoked: Sequence[str] = ()) -> Iterat
     if changed(document):
         yield "CHANGED: this text does not fit its own hash, and cannot be relied on."
     if document["seeded"]:
-        yield ("REPRODUCIBLE RUN: NO PRIVACY CLAIM. It draws from a seed; what follows holds for secret noise only.")
+        yield "REPRODUCIBLE RUN: NO PRIVACY CLAIM. It draws from a seed; what follows holds for secret noise only."
     if document["basis"] == "composed" and document["version"] == 2:
         yield (
             "WITHOUT ITS PARTS: this composition was written by privcalc 0.1.0, "
