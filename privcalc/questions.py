@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, cast, overload
-
-from numpy.typing import ArrayLike, NDArray
+from typing import TYPE_CHECKING, Any, cast, overload
 
 from privcalc import errors
-from privcalc.composition.ask import Answers
 from privcalc.enclosure import Enclosure, Enclosures
 from privcalc.errors import suggests
-from privcalc.numerics.floats import Floats
 from privcalc.relation import ADD_OR_REMOVE_ONE, Relation
 
-__all__ = ["Questions"]
+if TYPE_CHECKING:  # a description is read, and compared, without the engine
+    from numpy.typing import ArrayLike, NDArray
 
-Many = Sequence[Any] | NDArray[Any]
-"""Where a number stands: an array, or a list, of some."""
+    from privcalc.composition.ask import Answers
+    from privcalc.numerics.floats import Floats
+
+    Many = Sequence[Any] | NDArray[Any]
+    """Where a number stands: an array, or a list, of some."""
+
+__all__ = ["Questions"]
 
 
 class Questions(ABC):

@@ -6,21 +6,22 @@ count).
 
 from __future__ import annotations
 
+import importlib.util
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from privcalc import errors
-from privcalc.composition.ask import Answers
-from privcalc.composition.group import Group
-from privcalc.composition.sides import Sides, compose
 from privcalc.errors import Suggesting
-from privcalc.pairs.dominating import Pairs
-from privcalc.pairs.gaussian import GaussianPair
-from privcalc.pairs.pair import Pair
 from privcalc.questions import Questions
 from privcalc.relation import REPLACE_ONE, Relation
+
+if TYPE_CHECKING:  # a run is read and compared without the engine, which is asked for numbers only
+    from privcalc.composition.ask import Answers
+    from privcalc.composition.sides import Sides
+    from privcalc.pairs.dominating import Pairs
+    from privcalc.pairs.pair import Pair
 
 __all__ = ["Mechanism", "Run"]
 
@@ -84,15 +85,22 @@ class Run(Questions):
 
     def _sides(self, relation: Relation) -> Sides:
         """The composed directions under a relation."""
+        from privcalc.composition.sides import compose
+
         return compose(
             [(pairs, n * count) for mechanism, count in self.entries for pairs, n in mechanism.turns(relation)]
         )
 
     def _answers(self, relation: Relation, group_size: int = 1) -> Answers:
+        from privcalc.composition.ask import Answers
+        from privcalc.composition.group import Group
+
         return Answers(self._sides, relation, Group(group_size, self._group) if group_size > 1 else None)
 
     def _group(self, relation: Relation, removed: int, added: int) -> Sides | None:
         """The same for two data sets that differ in so many records; None where only a chain of neighbours is known."""
+        from privcalc.composition.sides import compose
+
         found = [(mechanism.group(relation, removed, added), count) for mechanism, count in self.entries]
         known = [(pairs, count) for pairs, count in found if pairs is not None]
         return compose(known) if len(known) == len(found) else None
@@ -103,6 +111,19 @@ NEEDS = ("normaliser", "clip_norm", "candidates", "monotone", "parts", "keys", "
 
 KINDS: dict[str, type[Mechanism]] = {}
 """The registry: mechanisms by their name in JSON. A class enters when it is defined."""
+
+ENGINE = importlib.util.find_spec("privcalc.mechanisms") is not None
+"""Not where a certificate is checked by ball arithmetic alone (``docs/verifier``): nothing is computed there."""
+
+PARTS: dict[str, type] = {}
+"""Values that mechanisms are made of, written down alike; ``privcalc.strategies`` enters its own."""
+
+
+def known() -> dict[str, type[Mechanism]]:
+    """The registry, with those mechanisms that nobody has asked for yet, where their room is there."""
+    if ENGINE:
+        importlib.import_module("privcalc.mechanisms").load()
+    return KINDS
 
 
 class Mechanism(Questions, metaclass=Suggesting):
@@ -220,6 +241,9 @@ class Mechanism(Questions, metaclass=Suggesting):
         Under replace-one both are the number of those replaced. None: the rule for a chain of neighbours is the best
         bound.
         """
+        from privcalc.pairs.dominating import Pairs
+        from privcalc.pairs.gaussian import GaussianPair
+
         pairs = self.pairs(relation)
         if pairs.attained is not None or pairs.forward.gdp is None or pairs.backward.gdp != pairs.forward.gdp:
             return None

@@ -23,8 +23,8 @@ from privcalc.ledger.assumptions import (
     needs_of,
     run_of,
     schemes,
+    unit_of,
 )
-from privcalc.mechanisms.user_sampling import unit_of
 from privcalc.run import Run
 from privcalc.serial import Field, Json, check_fields
 

@@ -24,11 +24,10 @@ from privcalc.certificate.text import doubts, show, uncomposed
 from privcalc.enclosure import Guarantee
 from privcalc.errors import Contradiction, PrivcalcError, suggests
 from privcalc.files import LEDGER, named, regular, write_whole
-from privcalc.ledger.assumptions import Assumptions
+from privcalc.ledger.assumptions import Assumptions, unit_of
 from privcalc.ledger.digests import same
 from privcalc.ledger.ledger import Ledger
 from privcalc.ledger.terms import Terms
-from privcalc.mechanisms.user_sampling import unit_of
 from privcalc.proof import PROVED, pages_of_proof, prove_certificate
 from privcalc.relation import ADD_OR_REMOVE_ONE, Relation
 from privcalc.run import Mechanism, Run

@@ -17,9 +17,7 @@ from types import NoneType
 from typing import Annotated, Literal, NamedTuple, get_args, get_type_hints
 
 from privcalc.errors import PrivcalcError
-from privcalc.mechanisms import known
-from privcalc.mechanisms.guarantees import GDP, RDP, ZCDP, ApproxDP, PureDP
-from privcalc.run import Mechanism, Run
+from privcalc.run import Mechanism, Run, known
 from privcalc.serial import Field, Json, check_fields, parts
 
 Origin = Literal["public", "released", "private"]
@@ -30,7 +28,7 @@ Start = Literal["random", "public", "released", "certificate", "private", "none"
 VOID = ("start", "preprocessing", "clip_norm")
 """What may be said to be private: then the certificate's ε is ∞, and it says why. Of all else that is refused."""
 
-CAPS = (GDP, ZCDP, RDP, PureDP, ApproxDP)
+CAPS = ("GDP", "ZCDP", "RDP", "PureDP", "ApproxDP")
 
 
 @dataclass(frozen=True)
@@ -232,9 +230,15 @@ def schemes(among: Iterable[type[Mechanism]]) -> list[str]:
     return sorted({kind.scheme for kind in among if kind.scheme is not None})
 
 
+def unit_of(run: Run) -> str:
+    """Return the unit of a run's guarantee where nobody named it: clipping each record protects no person."""
+    persons = [mechanism.kind == "UserSampled" for mechanism, _ in run.entries]
+    return "one person" if persons and all(persons) else "one record"
+
+
 def _is_cap(run: Run) -> bool:
     """Whether the run is one stated guarantee, of all that happens."""
-    return len(run.entries) == 1 and run.entries[0][1] == 1 and isinstance(run.entries[0][0], CAPS)
+    return len(run.entries) == 1 and run.entries[0][1] == 1 and run.entries[0][0].kind in CAPS
 
 
 @dataclass(frozen=True)

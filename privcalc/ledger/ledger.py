@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from privcalc import errors
 from privcalc.enclosure import Guarantee
 from privcalc.errors import PrivcalcError, suggests
-from privcalc.ledger.assumptions import Assumptions
+from privcalc.ledger.assumptions import Assumptions, unit_of
 from privcalc.ledger.book import draw_of
 from privcalc.ledger.digests import constants
 from privcalc.ledger.drawn import Batch, Drawn, size_of
@@ -32,7 +32,6 @@ from privcalc.mechanisms.laplace import Laplace
 from privcalc.mechanisms.noisy_max import NoisyMax, PermuteAndFlip
 from privcalc.mechanisms.sampler import released
 from privcalc.mechanisms.thresholded_counts import ThresholdedCounts
-from privcalc.mechanisms.user_sampling import unit_of
 from privcalc.noise.release import integers, noisy
 from privcalc.numerics.floats import Floats
 from privcalc.relation import ADD_OR_REMOVE_ONE, Relation

@@ -6,18 +6,11 @@ import functools
 import importlib
 import pkgutil
 
-from privcalc.run import KINDS, Mechanism
-
-__all__ = ["known"]
-
-
-def known() -> dict[str, type[Mechanism]]:
-    """The registry of all mechanisms by their name in JSON, those included that nobody has asked for yet."""
-    _load()
-    return KINDS
+__all__ = ["load"]
 
 
 @functools.cache
-def _load() -> None:
+def load() -> None:
+    """Enter all of them in the registry (``privcalc.run.known``)."""
     for module in pkgutil.iter_modules(__path__, f"{__name__}."):
         importlib.import_module(module.name)

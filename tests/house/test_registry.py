@@ -18,10 +18,9 @@ from strategies import EXAMPLES, refuses
 
 import privcalc as pc
 from privcalc.ledger.assumptions import PAGES
-from privcalc.mechanisms import known
 from privcalc.mechanisms.bases import Additive
 from privcalc.pairs.dominating import Pairs
-from privcalc.run import KINDS, NEEDS, Mechanism
+from privcalc.run import KINDS, NEEDS, Mechanism, known
 from privcalc.serial import parts, run_from_json, run_to_json
 
 SAID: dict[str, Any] = {"kind": None, "page": "custom.md", "needs": (), "draws": None, "scheme": None}
