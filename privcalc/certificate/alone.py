@@ -24,7 +24,7 @@ from privcalc.serial import Json, argument_of, canonical, parse
 
 __all__ = ["confirm", "enter", "table"]
 
-WORDS = ("page", "needs", "draws", "scheme")
+WORDS = ("page", "unit", "needs", "draws", "scheme")
 
 
 def table() -> Json:

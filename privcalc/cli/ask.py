@@ -26,6 +26,7 @@ from privcalc.cli.options import (
     NOISE,
     RELATION,
     SOURCE,
+    STEPS,
     Batches,
     Command,
     Group,
@@ -33,10 +34,9 @@ from privcalc.cli.options import (
     Source,
     sampler_options,
 )
-from privcalc.enclosure import Enclosure
+from privcalc.enclosure import Enclosure, downward, upward
 from privcalc.peers.compare import compare
 from privcalc.relation import Relation
-from privcalc.rounding import downward, upward
 from privcalc.run import Run
 from privcalc.serial import read_json
 from privcalc.terminal import UNCONFIRMED, WRONG, answer
@@ -95,11 +95,6 @@ DELTAS = [10.0**-k for k in range(2, 13)]
 
 Answered = tuple[dict[str, Any], list[str]]
 """An answer as JSON, with its ``route``, and as lines."""
-
-STEPS = (
-    click.option("--steps", type=int, help="Number of steps; it, or epochs, must be given where batches are drawn."),
-    click.option("--epochs", type=float, help="Instead: passes over the data, rounded up to whole steps."),
-)
 
 
 def question(

@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 import privcalc as pc
 from privcalc import errors, pictures
 from privcalc.cli.options import JSON, SOURCE, Command
+from privcalc.enclosure import downward, upward
 from privcalc.files import TEXT, folder, read_whole, regular, write_whole
 from privcalc.numerics.floats import Floats
 from privcalc.pictures.curves import ALPHAS
-from privcalc.rounding import downward, upward
 from privcalc.serial import indented
 from privcalc.terminal import WRONG, answer
 

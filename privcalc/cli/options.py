@@ -140,6 +140,10 @@ RELATION = click.option(
     show_default=True,
     help="Neighbouring relation.",
 )
+STEPS = (
+    click.option("--steps", type=int, help="Number of steps; it, or epochs, must be given where batches are drawn."),
+    click.option("--epochs", type=float, help="Instead: passes over the data, rounded up to whole steps."),
+)
 JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 
 
@@ -276,6 +280,8 @@ class Batches:
 
     def step(self, noise: float) -> pc.Mechanism:
         """The mechanism of a step of Gaussian noise."""
+        if self.none:
+            return pc.Gaussian(noise)
         return SAMPLERS[self.sampler][0].on(pc.Gaussian(noise), *self.given.values())
 
     def number(self, steps: int) -> str:

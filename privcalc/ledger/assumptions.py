@@ -230,12 +230,6 @@ def schemes(among: Iterable[type[Mechanism]]) -> list[str]:
     return sorted({kind.scheme for kind in among if kind.scheme is not None})
 
 
-def unit_of(run: Run) -> str:
-    """Return the unit of a run's guarantee where nobody named it: clipping each record protects no person."""
-    persons = [mechanism.kind == "UserSampled" for mechanism, _ in run.entries]
-    return "one person" if persons and all(persons) else "one record"
-
-
 def _is_cap(run: Run) -> bool:
     """Whether the run is one stated guarantee, of all that happens."""
     return len(run.entries) == 1 and run.entries[0][1] == 1 and run.entries[0][0].kind in CAPS

@@ -25,7 +25,6 @@ from privcalc.ledger.kept import Budgeted
 from privcalc.ledger.selection import Chooser
 from privcalc.ledger.tables import Totals
 from privcalc.ledger.terms import Terms
-from privcalc.mechanisms.bases import Additive
 from privcalc.mechanisms.fixed_size import FixedSizeSampled
 from privcalc.mechanisms.poisson import PoissonSampled
 from privcalc.mechanisms.sampler import Indices, Sampled, Sampler, released
@@ -35,7 +34,7 @@ from privcalc.noise.release import finite, length, noisy
 from privcalc.noise.source import Noise
 from privcalc.numerics.floats import Floats
 from privcalc.relation import REPLACE_ONE, Relation
-from privcalc.run import Mechanism
+from privcalc.run import Additive, Mechanism
 from privcalc.tripwire import Shapes, check_kind, check_sum
 
 AT_ONCE = 2**16
@@ -148,7 +147,7 @@ class Batches:
         Raises:
             PrivcalcError: if there are other records now than when they were drawn.
         """
-        if step not in self._rest:
+        if not self._rest or step not in self._rest:
             return False
         if records not in (None, self._rest[step][0]):
             raise PrivcalcError(
@@ -168,16 +167,18 @@ class Batches:
             )
         self._whose = whose
 
-    def put(self, step: Mechanism, records: int, drawn: Sequence[Indices]) -> None:
-        """Begin a use."""
-        self._rest[step] = records, deque(drawn)
+    def begin(self, step: Mechanism, records: int, drawn: Sequence[Indices]) -> Batch:
+        """Begin a use: give out its first one."""
+        return self._give(step, records, deque(drawn))
 
     def take(self, step: Mechanism) -> Batch:
-        """Give out the next one."""
-        rest = self._rest[step][1]
+        """Give out the next one of a use that was begun."""
+        return self._give(step, *self._rest.pop(step))
+
+    def _give(self, step: Mechanism, records: int, rest: deque[Indices]) -> Batch:
         self._out = Batch(rest.popleft().copy(), step)  # whoever writes to it must not write to another batch
-        if not rest:
-            del self._rest[step]
+        if rest:
+            self._rest[step] = records, rest
         return self._out
 
     def check_used(self) -> None:
@@ -341,10 +342,9 @@ class Drawn(Account):
             if self._batches.waits(step, drawing.records):
                 if label is not None:
                     raise PrivcalcError(f"label = {label!r}: give it to the call that draws the first batch of a use")
-            else:
-                self._charge(step, label=label, batch=batch)
-                self._batches.put(step, drawing.records, drawing.draw(self._noise))
-            return self._batches.take(step)
+                return self._batches.take(step)
+            self._charge(step, label=label, batch=batch)
+            return self._batches.begin(step, drawing.records, drawing.draw(self._noise))
 
     def _look(
         self,

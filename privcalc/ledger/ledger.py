@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from privcalc import errors
 from privcalc.enclosure import Guarantee
 from privcalc.errors import PrivcalcError, suggests
-from privcalc.ledger.assumptions import Assumptions, unit_of
+from privcalc.ledger.assumptions import Assumptions
 from privcalc.ledger.book import draw_of
 from privcalc.ledger.digests import constants
 from privcalc.ledger.drawn import Batch, Drawn, size_of
@@ -98,10 +98,9 @@ class Ledger(Drawn, Tables):
     ) -> None:
         number = None if seed is None else errors.count("seed", seed)
         given, said = constants({} if public is None else public), Assumptions() if assumptions is None else assumptions
-        seeded = number is not None
         run = None if plan is None else as_run("plan", plan)
-        named = unit_of(Run() if run is None else run) if unit is None else unit
-        terms = Terms(relation, named, run, cap, target, given, not_accounted, seeded, said)
+        named = (Run() if run is None else run).unit if unit is None else unit
+        terms = Terms(relation, named, run, cap, target, given, not_accounted, number is not None, said)
         said.require(terms.bound)
         super().__init__(path, terms, reserve=reserve, budget=budget, seed=number)
 

@@ -58,6 +58,7 @@ class UserSampled(Sampled):
     """
 
     kind = "UserSampled"
+    unit = "one person"
     page = "users.md"
     scheme = "poisson"
     command = Command(

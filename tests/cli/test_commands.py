@@ -361,7 +361,7 @@ def test_noise_is_asked_for_as_in_python(more, other, capsys):
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        (["--batch-size", "10"], "--batch-size = 10, dataset_size = None: give both or neither"),
+        (["--batch-size", "10"], "batch_size = 10, dataset_size = None: give both or neither"),
         (
             ["--batch-size", "10", "--dataset-size", "100", "--sample-rate", "0.1"],
             "--sample-rate = 0.1: give it or batch_size and dataset_size, not both",

@@ -30,7 +30,6 @@ ROOMS = {
         ),
         *(
             "enclosure",
-            "rounding",
             "relation",
             "parts",
             "terminal",
@@ -59,7 +58,6 @@ FREE_STANDING = {
     "files",
     "terminal",
     "version",
-    "rounding",
     "noise",
 }
 """Rooms that import nothing of the library but themselves, and errors (with keywords, which it asks)."""
