@@ -54,6 +54,7 @@ class Described:
 
     @property
     def told(self) -> bool:
+        """As ``CorrelatedGaussian`` says it: by the participation that no ledger draws."""
         return type(getattr(self, "participation", None)).__name__ == "MinSeparation"
 
     def pairs(self, relation: object) -> Any:
