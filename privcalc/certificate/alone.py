@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Callable, Mapping
+from hashlib import sha256
 from typing import Any, ClassVar
 
 from privcalc.certificate.schema import FORMAT, READ
@@ -121,7 +122,7 @@ def confirm(text: str, ledgers: list[str], seconds: float, progress: Callable[[s
         shown = {
             "claim": headline(document),
             "unit": document["unit"],
-            "hash": document["hash"],
+            "sha256": sha256(canonical(document).encode()).hexdigest(),
             "curve": [[p["delta"], p["epsilon"]["lower"], p["epsilon"]["upper"]] for p in document["curve"]],
             "warnings": [*warnings(document)],
             "facts": [list(each) for each in facts(document)],
