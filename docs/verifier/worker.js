@@ -1,4 +1,5 @@
 // Runs the check, apart from the page, which can end it. Its files come in a message; it has no network.
+// A page from a disk has no origin that modules could be loaded from: it puts the scripts of Pyodide before this one.
 onmessage = async ({ data: { files, text, ledgers, seconds } }) => {
   const say = (kind, value) => postMessage({ kind, value });
   try {
@@ -8,12 +9,10 @@ onmessage = async ({ data: { files, text, ledgers, seconds } }) => {
       if (!(name in served)) throw new Error("nothing is fetched: " + name);
       return new Response(files[name], { headers: { "Content-Type": served[name] } });
     };
-    const script = (name) => import(URL.createObjectURL(new Blob([files[name]], { type: "text/javascript" })));
-    const [{ loadPyodide }, asm] = [await script("pyodide.mjs"), await script("pyodide.asm.mjs")];
     say("step", "starting Python");
     const python = await loadPyodide({
       indexURL: "privcalc:/",
-      createPyodideModule: asm.default,
+      createPyodideModule: _createPyodideModule,
       lockFileContents: new TextDecoder().decode(files["pyodide-lock.json"]),
     });
     say("step", "loading ball arithmetic");

@@ -20,7 +20,7 @@ from privcalc.certificate.verify import verify
 from privcalc.errors import Contradiction, NotConfirmed, PrivcalcError
 from privcalc.files import DOCUMENT
 from privcalc.proof import Proof
-from privcalc.run import PARTS, Mechanism, known
+from privcalc.run import PARTS, Shown, known
 from privcalc.serial import Json, argument_of, canonical, parse
 
 __all__ = ["confirm", "enter", "table"]
@@ -90,7 +90,7 @@ def enter(said: Mapping[str, Any]) -> None:
         else:
             space |= {**words, "kind": name, "needs": tuple(words["needs"])}
             space["arguments"] = {argument: own for own, argument, _ in kind["fields"]}
-            dataclasses.make_dataclass(name, fields, bases=(Described, Mechanism), namespace=space, frozen=True)
+            dataclasses.make_dataclass(name, fields, bases=(Described, Shown), namespace=space, frozen=True, repr=False)
 
 
 def confirm(text: str, ledgers: list[str], seconds: float, progress: Callable[[str], None]) -> str:
