@@ -64,6 +64,8 @@ async function signed(hash) {
     throw "the signature has not the form of one";
   if (said.of !== "certificate") throw "the signature is of a ledger: privcalc verify checks that";
   if (said.key !== (await sha(raw))) throw "the signature is of another key than that which was given";
+  if (!/^[A-Za-z0-9+/]{86}==$/.test(said.signature) || btoa(atob(said.signature)) !== said.signature)
+    throw "the signature is not the base64 of 64 bytes";
   const rest = Object.fromEntries(Object.keys(said).filter((name) => name !== "signature").sort().map((name) => [name, said[name]]));
   const text = new TextEncoder().encode("privcalc signature, version 1\n" + JSON.stringify(rest));
   let right = false;

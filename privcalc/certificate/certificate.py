@@ -231,8 +231,7 @@ class Certificate(Card):
 
     def __str__(self) -> str:
         """For people (``privcalc show``)."""
-        with wrong_form():
-            return show(self.document)
+        return show(self.document)
 
 
 Source = str | os.PathLike[str] | Ledger | Mechanism | Run | Sequence[Certificate]

@@ -30,20 +30,8 @@ from privcalc.run import ENGINE, Run
 from privcalc.serial import Json, canonical, enclosure, relation_from_json, run_from_json, run_to_json, target_from_json
 
 SAME = (
-    *(
-        "version",
-        "basis",
-        "status",
-        "relation",
-        "unit",
-        "public",
-        "assumptions",
-        "not_accounted",
-        "stopping",
-        "run",
-        "recorded",
-    ),
-    *("declared", "target", "seeded", "noise", "releases", "ledgers"),
+    *("version", "basis", "status", "relation", "unit", "public", "assumptions", "not_accounted", "stopping"),
+    *("run", "recorded", "declared", "target", "seeded", "noise", "releases", "ledgers"),
 )
 """What a certificate and its ledger must agree on."""
 
