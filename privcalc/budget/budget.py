@@ -368,7 +368,7 @@ class Budget(Managed, Card):
 
     def plot(self) -> Figure:
         """What was charged over time, as a share of the cap; needs matplotlib."""
-        from privcalc.pictures.spending import spending
+        from privcalc.pictures import spending
 
         times, charged, spent = map(list, zip(*course(self.history()), strict=True))
         return spending(times, charged, spent)
