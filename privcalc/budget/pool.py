@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 
@@ -155,7 +155,8 @@ def _like(cap: Mechanism, amount: float | Floats) -> Mechanism:
 
 def share_of(value: object) -> Fraction:
     """A share of a cap: a number in [0, 1], exactly as it is written."""
-    return Fraction(repr(errors.real("share", value, "a number in [0, 1]", low=0.0, high=1.0)))  # type: ignore[arg-type]
+    number = errors.real("share", cast(float, value), "a number in [0, 1]", low=0.0, high=1.0)
+    return Fraction(repr(number))
 
 
 def part_of(cap: Mechanism, share: Fraction) -> Mechanism | None:
