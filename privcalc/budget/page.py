@@ -35,7 +35,7 @@ EXCEEDED = (
 MEANS = (
     "The odometer: with probability 1 − δ the loss has never exceeded the upper end; it is no certificate.",
     "Counted is what ledgers and callers charged. What went around the budget is not in it.",
-    "What is left is the ε of the largest single release of Gaussian noise that still fits; ε of several do not add up.",
+    "What is left is ε of the largest single release of Gaussian noise that still fits; ε of several do not add up.",
 )
 
 
