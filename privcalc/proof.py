@@ -13,7 +13,7 @@ from typing import Any, Literal
 from privcalc import errors
 from privcalc.errors import PrivcalcError
 from privcalc.relation import ADD_OR_REMOVE_ONE, REPLACE_ONE, Relation, check_relation
-from privcalc.rigorous import finite_claims
+from privcalc.rigorous.description import RefusedError, finite_claims
 from privcalc.run import Mechanism, Run
 from privcalc.serial import parts, relation_from_json, run_from_json, run_to_json
 
@@ -133,8 +133,7 @@ def prove_claims(
         progress: as of :func:`prove`; with an empty text it only says that time has passed.
         watch: called with each proof when it is done.
     """
-    from privcalc.rigorous.balls import RefusedError  # python-flint is imported to prove only
-    from privcalc.rigorous.direction import silent
+    from privcalc.rigorous.direction import silent  # python-flint is imported to prove only
     from privcalc.rigorous.proof import Finding, Prover
 
     prover, reason = None, ""

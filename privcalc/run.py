@@ -58,7 +58,7 @@ class Run(Questions):
 
     @property
     def run(self) -> Run:
-        """This object itself."""
+        """The run itself, as of a mechanism."""
         return self
 
     @property

@@ -25,7 +25,7 @@ from privcalc.ledger.terms import Terms
 from privcalc.log.lines import Position, entries
 from privcalc.proof import Proof, finite_claims, prove_claims
 from privcalc.relation import Relation
-from privcalc.rigorous.balls import UnprovableError
+from privcalc.rigorous.description import UnprovableError
 from privcalc.run import ENGINE, Run
 from privcalc.serial import Json, canonical, enclosure, relation_from_json, run_from_json, run_to_json, target_from_json
 

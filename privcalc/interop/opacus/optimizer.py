@@ -162,7 +162,7 @@ class Kept(DPOptimizer):  # type: ignore[misc]
         return self.release(total, self._clip_norm, waiting)
 
     def _draw(self) -> None:
-        """By Opacus."""
+        """Leave the noise to Opacus, which draws it."""
         total = length([p.summed_grad for p in self.params])
         if not total < float("inf"):
             raise PrivcalcError(
