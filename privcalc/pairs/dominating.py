@@ -56,6 +56,7 @@ class Pairs:
             the run.
         attained_alone: whether the dominating profile is attained, at every ε, by a single use: then it is exact for
             one.
+        attained_curve: whether each point of their trade-off curve is, too.
         alternative: pairs that dominate too, which are better for some runs.
         bound: the name of the theorem that gives the dominating pairs, where they are not attained.
         others: the numbers of other records for which what is attained occurs (``proofs/together.md``).
@@ -67,6 +68,7 @@ class Pairs:
     backward: Pair
     attained: tuple[Pair, Pair] | None = None
     attained_alone: bool = False
+    attained_curve: bool = False
     alternative: tuple[Pair, Pair] | None = None
     bound: str = ""
     choice: float = 0.0
