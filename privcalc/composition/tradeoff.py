@@ -104,7 +104,12 @@ def one_order(forward: Curve, backward: Curve, alpha: float) -> tuple[TradeOff, 
         (share * below.missed[0] * down, max(1 - least - kept, 0.0) + 2 * UNIT + kept * above.missed[1] * up),
         ((least + kept * above.power[0]) * down, (most + (1 - least) * below.power[1]) * up),
     )
-    return found.tidy(alpha), routes
+    if leaks[0] == leaks[1]:
+        return found.tidy(alpha), routes
+    # From below the orders differ, and each for itself may say more.
+    other, more = _known_or_searched(forward, backward, alpha)
+    ends = ((max(a, c), min(b, d)) for (a, b), (c, d) in zip(found, other, strict=True))
+    return TradeOff(*ends).tidy(alpha), tuple(dict.fromkeys((*routes, *more)))
 
 
 def _known_or_searched(forward: Curve, backward: Curve, alpha: float) -> tuple[TradeOff, tuple[str, ...]]:
