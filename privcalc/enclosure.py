@@ -1,9 +1,12 @@
-"""Answers: enclosures that behave as the number at their safe end, and guarantees."""
+"""Answers: enclosures that behave as the number at their safe end, printed on its side; and guarantees."""
 
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Callable
 from dataclasses import dataclass
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from numbers import Real
 from typing import Any, Literal, NoReturn
 
@@ -14,9 +17,8 @@ from privcalc import errors
 from privcalc.errors import PrivcalcError
 from privcalc.numerics.floats import Floats
 from privcalc.relation import Relation, check_relation
-from privcalc.rounding import downward, upward
 
-__all__ = ["Enclosure", "Enclosures", "Guarantee", "check_answers"]
+__all__ = ["Enclosure", "Enclosures", "Guarantee", "check_answers", "downward", "upward"]
 
 DIGITS = range(12, 5, -1)
 """How many digits of an answer are printed, at most and at least."""
@@ -140,9 +142,7 @@ class Enclosure:
     def __truediv__(self, other: Enclosure) -> float:
         """How many times the other answer this one is."""
         number = self._other(other)
-        if not isinstance(other, Enclosure):
-            self._share()
-        return float(self) / number
+        return float(self) / number if isinstance(other, Enclosure) else self._share()
 
     def __rtruediv__(self, other: object) -> NoReturn:
         self._other(other)
@@ -266,18 +266,7 @@ class Enclosures:
 
 
 def check_answers(relation: Relation, level: float | None = 0.0, /, **given: object) -> None:
-    """Refuse answers, in place of a guarantee's numbers, that do not hold there.
-
-    These are answers that hold at larger δ only, elsewhere, or on the other side.
-
-    Args:
-        relation: of the guarantee.
-        level: its δ.
-        given: the numbers, δ too, by name.
-
-    Raises:
-        PrivcalcError: with the first.
-    """
+    """Refuse answers, among numbers at ``level`` = δ, that hold elsewhere, on the other side, or at larger δ only."""
     for name, value in given.items():
         if not isinstance(value, Enclosure):
             continue
@@ -360,3 +349,52 @@ class Guarantee:
             rate = downward(self.alpha or 0.0, ".9g")
             return f"false negative rate >= {downward(float(self.beta), '.9g')} at false positive rate {rate}"
         return f"{upward(self.rho or 0.0, '.9g')}-zCDP"
+
+
+SPEC = re.compile(r"[^.]*?(?:\.(?P<precision>\d+))?(?P<kind>[eEfFgG%]?)")
+
+WIDE = Context(prec=1100)
+"""Holds every double, and its quantum at any precision that people ask for."""
+
+
+def upward(value: float, spec: str, *, enough: float = math.inf) -> str:
+    """``format(value, spec)``, but never below value.
+
+    Args:
+        value: any float.
+        spec: a format specification of kind e, f, g or %, or without a kind.
+        enough: a number below value from which on the nearest decimal need not be raised.
+
+    Returns:
+        The next decimal of that precision at or above value. What reads as value itself stays: 0.1 is "0.1".
+
+    Raises:
+        ValueError: for any other specification.
+
+    Example:
+        >>> upward(4.3771, ".2f"), upward(0.1, ".12g"), downward(0.999999, ".3g"), upward(float("inf"), ".3g")
+        ('4.38', '0.1', '0.999', 'inf')
+    """
+    return _outward(value, spec, ROUND_CEILING, lambda near: near >= min(value, enough))
+
+
+def downward(value: float, spec: str, *, enough: float = -math.inf) -> str:
+    """``format(value, spec)``, but never above value, or what is ``enough``; else as :func:`upward`."""
+    return _outward(value, spec, ROUND_FLOOR, lambda near: near <= max(value, enough))
+
+
+def _outward(value: float, spec: str, side: str, safe: Callable[[float], bool]) -> str:
+    if (asked := SPEC.fullmatch(spec)) is None:
+        raise ValueError(f"format = {spec!r}: must be of kind e, f, g or %")
+    whole = not (asked["precision"] or asked["kind"])
+    if whole or value == 0 or not math.isfinite(value):
+        return format(value, spec)
+    precision, kind, first = int(asked["precision"] or 6), asked["kind"].lower(), Decimal(value).adjusted()
+    if kind in ("f", "%"):
+        last = -precision - 2 * (kind == "%")
+    else:
+        last = first - precision if kind == "e" else first - max(precision, 1) + 1
+    near = Decimal(value).quantize(quantum := Decimal((0, (1,), last)), context=WIDE)
+    if not safe(float(near)):
+        near = Decimal(value).quantize(quantum, side, context=WIDE)
+    return format(float(near), spec)

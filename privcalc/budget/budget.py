@@ -15,13 +15,13 @@ import secrets
 from typing import Self
 
 from privcalc import errors
-from privcalc.budget.history import Reservation, Rules, chain_of, charge_line
+from privcalc.budget.history import Reservation, Rules, chain_of, charge_line, known_as
+from privcalc.budget.managed import Managed
 from privcalc.budget.pool import Odometer, Pool
 from privcalc.budget.reserved import Reserved, anchored, check_open, settle, settled
 from privcalc.enclosure import Enclosure
 from privcalc.errors import PrivcalcError
 from privcalc.ledger.book import Book, uses_of
-from privcalc.ledger.rules import Single
 from privcalc.ledger.terms import Terms, check_label
 from privcalc.log.database import Transaction, Witness
 from privcalc.log.file import line_of, read
@@ -34,7 +34,7 @@ from privcalc.serial import Json, parse
 __all__ = ["Budget"]
 
 
-class Budget(Single):
+class Budget(Managed):
     """The budget of one data set, kept in a database; it is opened here, and made by :meth:`create`.
 
     A ledger that is given it reserves its whole plan (or cap) there before it draws, atomically, or is refused. Every
@@ -52,6 +52,8 @@ class Budget(Single):
         witness: a file, apart from the store, that remembers how far the history had come, so that an older copy of the
             store is seen even by who never used it. A budget that was made with one is opened with one; a new file is
             warned of.
+        team: for whom it is opened: what is charged is counted as the team's, and keeps to its share, if teams have
+            some.
 
     Raises:
         PrivcalcError: if there is no such budget, it is about something else, or the store is none.
@@ -83,8 +85,10 @@ class Budget(Single):
         relation: Relation | None = None,
         unit: str | None = None,
         witness: str | os.PathLike[str] | None = None,
+        team: str | None = None,
     ) -> None:
-        name = check_label(dataset, name="dataset")
+        name = known_as(url, check_label(dataset, name="dataset"))
+        self.team = None if team is None else check_label(team, name="team")
         seer = None if witness is None else Witness(witness, name)
         known = seer is not None and seer.seen() is not None
         self._chain = chain_of(url, name, seer)
@@ -144,6 +148,8 @@ class Budget(Single):
             raise PrivcalcError(f"cap = {cap!r}: must be GDP, ZCDP, RDP or PureDP")
         own: Relation = getattr(cap, "relation", ADD_OR_REMOVE_ONE)
         rules = Rules(dataset, cap, own if relation is None else relation, unit, witnessed=witness is not None)
+        if (one := known_as(url, dataset)) != dataset:
+            raise PrivcalcError(f"dataset = {dataset!r}: is what {one!r} goes by in this store; choose another name")
         chain = chain_of(url, dataset, None if witness is None else Witness(witness, dataset))
         chain.begin(rules.to_json(secrets.token_hex(16)))
         return cls(url, dataset=dataset, witness=witness)
@@ -232,7 +238,12 @@ class Budget(Single):
         Raises:
             PrivcalcError: if the cap has no proof for a mechanism.
         """
-        return self._pool.would_exceed(uses_of(mechanism))
+        run, history = uses_of(mechanism), self._chain.locked(lambda _: self._chain.history)
+        try:
+            history.check(run, self.team)
+        except errors.BudgetExceeded:
+            return True
+        return False
 
     def reserve(self, mechanism: Mechanism | Run, *, label: str | None = None) -> str:
         """Charge for what runs without a ledger, before it runs.
@@ -258,8 +269,8 @@ class Budget(Single):
 
         def act(_: Transaction) -> str:
             if name not in self._chain.history.reservations:
-                self._chain.history.pool.check(run)
-                self._chain.append(charge_line("reserve", name, run, by="hand", bound="plan", label=label))
+                self._chain.history.check(run, self.team)
+                self._chain.append(charge_line("reserve", name, run, self.team, by="hand", bound="plan", label=label))
             return name
 
         return self._chain.locked(act)
@@ -327,7 +338,7 @@ class Budget(Single):
             PrivcalcError: if its relation or unit are others, or its noise has a seed and protects nobody.
         """
         self.check(terms)
-        return Reserved(self._chain, terms)
+        return Reserved(self._chain, terms, self.team)
 
     def check(self, terms: Terms) -> None:
         """Refuse what this budget cannot count.

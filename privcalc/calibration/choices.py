@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from privcalc import errors
 from privcalc.calibration import dpsgd
-from privcalc.errors import PrivcalcError
+from privcalc.errors import PrivcalcError, suggests
 from privcalc.relation import ADD_OR_REMOVE_ONE, Relation, check_relation
 
 __all__ = ["Choice", "plan"]
@@ -46,6 +46,7 @@ class Choice:
     relative: float
 
 
+@suggests
 def plan(
     *,
     records: int,

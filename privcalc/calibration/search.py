@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NoReturn
 from privcalc import errors
 from privcalc.calibration.target import Loss, Make, target
 from privcalc.enclosure import Guarantee
-from privcalc.errors import PrivcalcError
+from privcalc.errors import PrivcalcError, suggests
 from privcalc.numerics.floats import UNIT
 from privcalc.relation import ADD_OR_REMOVE_ONE, Relation, check_relation
 from privcalc.run import Mechanism, Run
@@ -44,6 +44,7 @@ class Calibration:
             )
 
 
+@suggests
 def calibrate(
     make: Make,
     *,

@@ -16,19 +16,17 @@ from privcalc import errors
 from privcalc.attacks.replay.findings import Report
 from privcalc.certificate import limited
 from privcalc.certificate.assumed import private
-from privcalc.certificate.claims import claims, pages, void
 from privcalc.certificate.consistency import check, wrong_form
 from privcalc.certificate.schema import FORMAT, READ, VERSION, digest
-from privcalc.certificate.story import of_given, of_parts, of_run
+from privcalc.certificate.story import claims, of_given, of_parts, of_run, pages, void
 from privcalc.certificate.text import doubts, show, uncomposed
 from privcalc.enclosure import Guarantee
-from privcalc.errors import Contradiction, PrivcalcError
+from privcalc.errors import Contradiction, PrivcalcError, suggests
 from privcalc.files import LEDGER, named, regular, write_whole
 from privcalc.ledger.assumptions import Assumptions
 from privcalc.ledger.digests import same
 from privcalc.ledger.ledger import Ledger
 from privcalc.ledger.terms import Terms
-from privcalc.mechanisms.user_sampling import unit_of
 from privcalc.proof import PROVED, pages_of_proof, prove_certificate
 from privcalc.relation import ADD_OR_REMOVE_ONE, Relation
 from privcalc.run import Mechanism, Run
@@ -214,6 +212,7 @@ class Certificate:
 Source = str | os.PathLike[str] | Ledger | Mechanism | Run | Sequence[Certificate]
 
 
+@suggests
 def certify(
     source: Source,
     *,
@@ -260,7 +259,7 @@ def certify(
             Assumptions() if assumptions is None else assumptions,
             ADD_OR_REMOVE_ONE if relation is None else relation,
         )
-        named = unit_of(source.run) if unit is None else unit
+        named = source.run.unit if unit is None else unit
         story = of_run(Terms(asked, named, source.run, None, None, {}, not_accounted, False, said))
     elif isinstance(source, (str, os.PathLike, Ledger)):
         story = of_given(_given(source))

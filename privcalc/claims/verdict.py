@@ -11,7 +11,7 @@ from typing import Any
 from privcalc.claims.contradictions import contradictions
 from privcalc.claims.readings import Reading, rates, readings
 from privcalc.claims.schema import Claim
-from privcalc.rounding import downward, upward
+from privcalc.enclosure import downward, upward
 from privcalc.serial import Json
 
 __all__ = ["Verdict", "check"]

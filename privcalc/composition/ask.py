@@ -17,11 +17,19 @@ from typing import Literal
 import numpy as np
 
 from privcalc import errors
-from privcalc.composition import group, tradeoff
-from privcalc.composition.curve import Curve, at_once, worst_delta, worst_epsilon
+from privcalc.composition import tradeoff
+from privcalc.composition.curve import (
+    Curve,
+    at_once,
+    delta_in_a_row,
+    delta_of_group,
+    epsilon_in_a_row,
+    epsilon_of_group,
+    worst_delta,
+    worst_epsilon,
+)
 from privcalc.composition.direction import POOR, Bound, Direction
-from privcalc.composition.group import Group
-from privcalc.composition.sides import Question, Sides
+from privcalc.composition.sides import Group, Question, Sides
 from privcalc.enclosure import Enclosure, Enclosures
 from privcalc.numerics.floats import UNIT, Floats
 from privcalc.numerics.routes import many
@@ -92,11 +100,11 @@ class Answers:
 
     def epsilon(self, delta: float) -> Enclosure:
         """The smallest ε ≥ 0 with δ(ε) ≤ δ."""
-        return replace(self._at(delta, worst_epsilon, group.epsilon, group.epsilon_of_group), delta=delta)
+        return replace(self._at(delta, worst_epsilon, epsilon_in_a_row, epsilon_of_group), delta=delta)
 
     def delta(self, epsilon: float) -> Enclosure:
         """δ(ε)."""
-        return self._at(epsilon, worst_delta, group.delta, group.delta_of_group)
+        return self._at(epsilon, worst_delta, delta_in_a_row, delta_of_group)
 
     def _at(
         self,

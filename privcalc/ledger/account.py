@@ -285,10 +285,11 @@ class Account(Single):
                 self._write("reserve", [(mechanism, count)], use[1], label=label)
                 self._charged += count
                 return
-            if (missing := count - self._undrawn.get(use, 0)) > 0:
-                self._make_room(mechanism * missing)
-                self._reserve(use, count - self._undrawn.get(use, 0))  # less is reserved, if some had to be returned
-            self._undrawn[use] -= count
+            if (left := self._undrawn.get(use, 0)) < count:
+                self._make_room(mechanism * (count - left))
+                left = self._undrawn.get(use, 0)  # less, if some had to be returned
+                left += self._reserve(use, count - left)
+            self._undrawn[use] = left - count
 
     def _note(self, mechanism: Mechanism, entry: Json) -> None:
         """Write down how the first sum of a kind is drawn, before it is; steps of a run have one entry."""
@@ -328,8 +329,8 @@ class Account(Single):
         if self._process != os.getpid():
             raise PrivcalcError("this ledger was opened in another process; a fork must open its own")
 
-    def _reserve(self, use: Use, least: int) -> None:
-        """Make a block durable before its first use is drawn.
+    def _reserve(self, use: Use, least: int) -> int:
+        """Make a block durable before its first use is drawn; returns its size.
 
         It is 1 % of what was charged, so little is lost in a crash.
         """
@@ -339,7 +340,7 @@ class Account(Single):
             block = max(least, block // 2)
         self._write("reserve", [(mechanism, block)], provenance)
         self._charged += block
-        self._undrawn[use] = self._undrawn.get(use, 0) + block
+        return block
 
     def _write(
         self, kind: str, entries: Sequence[tuple[Mechanism, int]], provenance: Provenance, *, label: str | None = None

@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from privcalc import errors
 from privcalc.errors import PrivcalcError
 from privcalc.ledger.budgets import root, rounded
-from privcalc.mechanisms.bases import Additive
 from privcalc.mechanisms.exponential import ExponentialMechanism, TopK
 from privcalc.noise.grid import Grid
 from privcalc.numerics.special import gammaln, ndtri
 from privcalc.relation import REPLACE_ONE, Relation
+from privcalc.run import Additive
 
 MISS = 0.05
 """The probability with which an error is larger than is said."""

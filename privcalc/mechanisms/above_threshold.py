@@ -6,11 +6,11 @@ import math
 from dataclasses import dataclass
 
 from privcalc import errors
-from privcalc.mechanisms.bases import Shown
 from privcalc.numerics.floats import UNIT
 from privcalc.pairs.dominating import Pairs
 from privcalc.pairs.two_point import TwoPointPair
 from privcalc.relation import REPLACE_ONE, Relation
+from privcalc.run import Shown
 
 __all__ = ["AboveThreshold"]
 
@@ -53,7 +53,7 @@ class AboveThreshold(Shown):
 
     kind = "AboveThreshold"
     page = "sparse_vector.md"
-    needs = ("clip_norm", "monotone")
+    needs = ("questions", "monotone")
     draws = "above"
     scheme = None
 

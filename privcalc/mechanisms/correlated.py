@@ -12,7 +12,6 @@ import numpy as np
 
 from privcalc import errors
 from privcalc.errors import PrivcalcError
-from privcalc.mechanisms.bases import Additive
 from privcalc.mechanisms.gaussian import Gaussian
 from privcalc.mechanisms.poisson import PoissonSampled
 from privcalc.mechanisms.random_allocation import RandomAllocation
@@ -20,7 +19,7 @@ from privcalc.numerics.floats import UNIT
 from privcalc.pairs.dominating import NOTHING, Pairs
 from privcalc.pairs.gaussian import GaussianPair
 from privcalc.relation import REPLACE_ONE, Relation
-from privcalc.run import Mechanism, Run
+from privcalc.run import Additive, Mechanism, Run
 from privcalc.strategies.matrices import FINE, Strategy, check_strategy
 from privcalc.strategies.participation import BallsInBins, CyclicPoisson, FixedOrder, MinSeparation, Participation
 from privcalc.strategies.patterns import column_norms, sensitivity

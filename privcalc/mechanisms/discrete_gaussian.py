@@ -12,7 +12,6 @@ from typing import Literal
 import numpy as np
 
 from privcalc import errors
-from privcalc.mechanisms.bases import Additive
 from privcalc.numerics.floats import UNIT, Floats
 from privcalc.numerics.interfaces import ProfileValues, Transform
 from privcalc.numerics.routes.atoms import AtomLaw, Atoms, Masses, lost_tails, power
@@ -25,6 +24,7 @@ from privcalc.pairs.gaussian import GaussianPair
 from privcalc.pairs.pair import Pair, SymmetricPair
 from privcalc.pairs.replace_one import finite
 from privcalc.relation import REPLACE_ONE, Relation
+from privcalc.run import Additive
 
 __all__ = ["DiscreteGaussian", "unit_mu"]
 

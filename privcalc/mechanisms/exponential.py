@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from privcalc import errors
-from privcalc.mechanisms.bases import Shown
 from privcalc.numerics.floats import TINY, UNIT, Floats
 from privcalc.numerics.interfaces import (
     ClosedTransform,
@@ -27,6 +26,7 @@ from privcalc.pairs.pair import Pair, SymmetricPair
 from privcalc.pairs.renyi import ZCDPPair
 from privcalc.pairs.two_point import TwoPointPair, symmetric_mu
 from privcalc.relation import REPLACE_ONE, Relation
+from privcalc.run import Shown
 
 __all__ = ["ExponentialMechanism", "TopK", "log_multiplicity"]
 

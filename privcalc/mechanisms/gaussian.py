@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from privcalc import errors
-from privcalc.mechanisms.bases import Additive
 from privcalc.pairs.dominating import Pairs
 from privcalc.pairs.gaussian import GaussianPair
 from privcalc.pairs.pair import Pair
 from privcalc.pairs.replace_one import opposite
 from privcalc.relation import REPLACE_ONE, Relation
+from privcalc.run import Additive
 
 __all__ = ["Gaussian"]
 

@@ -12,7 +12,6 @@ from numpy.typing import ArrayLike
 
 from privcalc import errors
 from privcalc.enclosure import Enclosure, check_answers
-from privcalc.mechanisms.bases import Shown
 from privcalc.numerics.floats import UNIT
 from privcalc.pairs.dominating import Pairs
 from privcalc.pairs.gaussian import GaussianPair
@@ -21,6 +20,7 @@ from privcalc.pairs.renyi import RenyiPair, ZCDPPair
 from privcalc.pairs.replace_one import opposite
 from privcalc.pairs.two_point import TwoPointPair
 from privcalc.relation import ADD_OR_REMOVE_ONE, Relation, check_relation
+from privcalc.run import Shown
 
 __all__ = ["GDP", "RDP", "ZCDP", "ApproxDP", "PureDP"]
 
@@ -29,7 +29,7 @@ class Stated(Shown):
     """A guarantee that holds under ``relation`` and is refused under any other."""
 
     page = "conversions.md"
-    needs = ()
+    needs = ("guarantee",)
     draws = None
     scheme = None
 

@@ -9,7 +9,6 @@ from typing import Literal
 import numpy as np
 
 from privcalc import errors
-from privcalc.mechanisms.bases import Additive
 from privcalc.numerics.floats import TINY, UNIT, Floats
 from privcalc.numerics.interfaces import ProfileValues, TradeOff, Transform
 from privcalc.numerics.sampled_laplace import SampledLaplaceTransform
@@ -21,6 +20,7 @@ from privcalc.pairs.pair import Pair, SymmetricPair
 from privcalc.pairs.poisson import SampledPair
 from privcalc.pairs.replace_one import inner_loss
 from privcalc.relation import REPLACE_ONE, Relation
+from privcalc.run import Additive
 
 __all__ = ["Laplace"]
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from privcalc import errors
-from privcalc.mechanisms.bases import Shown
 from privcalc.mechanisms.exponential import BoundedRangePair, ExponentialMechanism
 from privcalc.mechanisms.laplace import LaplacePair
 from privcalc.numerics.floats import UNIT
@@ -15,6 +14,7 @@ from privcalc.pairs.dominating import Pairs
 from privcalc.pairs.pair import Pair
 from privcalc.pairs.two_point import TwoPointPair
 from privcalc.relation import REPLACE_ONE, Relation
+from privcalc.run import Shown
 
 __all__ = ["NoisyMax", "PermuteAndFlip"]
 

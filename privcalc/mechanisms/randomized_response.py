@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from privcalc import errors
-from privcalc.mechanisms.bases import Shown
 from privcalc.pairs.dominating import Pairs
 from privcalc.pairs.two_point import TwoPointPair
 from privcalc.relation import Relation
+from privcalc.run import Shown
 
 __all__ = ["RandomizedResponse"]
 
@@ -40,7 +40,7 @@ class RandomizedResponse(Shown):
 
     kind = "RandomizedResponse"
     page = "randomized_response.md"
-    needs = ()
+    needs = ("records_per_unit",)
     draws = None
     scheme = None
 

@@ -10,7 +10,6 @@ from typing import Literal, get_args
 import numpy as np
 
 from privcalc import errors
-from privcalc.mechanisms.bases import Shown
 from privcalc.mechanisms.laplace import LaplacePair
 from privcalc.numerics.floats import TINY, UNIT, Floats
 from privcalc.numerics.interfaces import ProfileValues
@@ -21,6 +20,7 @@ from privcalc.pairs.dominating import NOTHING, Others, Pairs
 from privcalc.pairs.gaussian import GaussianPair
 from privcalc.pairs.pair import LeakPair, Pair, SymmetricPair
 from privcalc.relation import REPLACE_ONE, Relation
+from privcalc.run import Shown
 
 CHANCE = 1e-12
 """Relative error of a probability of being released, at most."""

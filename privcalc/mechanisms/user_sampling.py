@@ -16,7 +16,7 @@ from privcalc.pairs.dominating import Pairs
 from privcalc.pairs.gaussian import GaussianPair
 from privcalc.pairs.gaussian_mixture import users
 from privcalc.relation import REPLACE_ONE, Relation
-from privcalc.run import Mechanism, Run
+from privcalc.run import Mechanism
 
 __all__ = ["UserSampled"]
 
@@ -58,6 +58,7 @@ class UserSampled(Sampled):
     """
 
     kind = "UserSampled"
+    unit = "one person"
     page = "users.md"
     scheme = "poisson"
     command = Command(
@@ -139,12 +140,6 @@ class UserSampled(Sampled):
             self.pairs(relation)
             return None
         return self._pairs(relation, removed, added)
-
-
-def unit_of(run: Run) -> str:
-    """Return the unit of a run's guarantee where nobody named it: clipping each record protects no person."""
-    persons = [isinstance(mechanism, UserSampled) for mechanism, _ in run.entries]
-    return "one person" if persons and all(persons) else "one record"
 
 
 def _ranks(persons: Indices, keys: NDArray[np.generic]) -> Indices:

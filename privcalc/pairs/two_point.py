@@ -8,10 +8,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from privcalc.numerics.floats import TINY, UNIT, Floats
+from privcalc.numerics.floats import TINY, UNIT, Complexes, Floats
 from privcalc.numerics.interfaces import (
     ClosedTransform,
-    Complexes,
     NodeValues,
     ProfileValues,
     RealValues,

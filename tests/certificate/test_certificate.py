@@ -21,7 +21,7 @@ from strategies import EXAMPLES
 
 import privcalc as pc
 from privcalc.certificate import certificate as certificates
-from privcalc.certificate import claims as numbers
+from privcalc.certificate import story as numbers
 from privcalc.certificate import verify as verification
 from privcalc.certificate.consistency import RULES, check
 from privcalc.certificate.html import sheet

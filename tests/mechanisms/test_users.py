@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 import privcalc as pc
 from privcalc.composition.curve import Curve
-from privcalc.composition.group import Group
+from privcalc.composition.sides import Group
 from privcalc.numerics.floats import UNIT
 from privcalc.numerics.gaussian_mixture import Counts
 from privcalc.numerics.routes import lattice

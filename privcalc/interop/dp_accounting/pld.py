@@ -27,7 +27,7 @@ class PLDMechanism(Mechanism):
 
     kind = None
     page = "interop.md"
-    needs = ()
+    needs = ("guarantee",)
     draws = None
     scheme = None
 

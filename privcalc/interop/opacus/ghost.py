@@ -7,6 +7,7 @@ parameter: what no hook has seen, or a layer's rule gets wrong, would be in the 
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -37,6 +38,16 @@ class KeptLoss(DPLossFastGradientClipping):  # type: ignore[misc]
         return KeptTensor.of(super().__call__(*args, **kwargs))
 
 
+ARITHMETIC = "__mul__", "__truediv__", "__add__", "__sub__", "__rsub__", "__neg__"
+"""Of losses, each of which gives losses."""
+
+
+def _kept(name: str) -> Callable[..., KeptTensor]:
+    """One of these, of losses that tell the optimizer."""
+    own = getattr(DPTensorFastGradientClipping, name)
+    return lambda self, *other: KeptTensor.of(own(self, *other))
+
+
 class KeptTensor(DPTensorFastGradientClipping):  # type: ignore[misc]
     """Losses whose ``backward()`` tells the optimizer of how many records it has made gradients."""
 
@@ -45,23 +56,7 @@ class KeptTensor(DPTensorFastGradientClipping):  # type: ignore[misc]
         """The same losses."""
         return cls(loss.module, loss.optimizer, loss.loss_per_sample, loss.loss_reduction)
 
-    def __mul__(self, other: Any) -> KeptTensor:
-        return self.of(super().__mul__(other))
-
-    def __truediv__(self, other: Any) -> KeptTensor:
-        return self.of(super().__truediv__(other))
-
-    def __add__(self, other: Any) -> KeptTensor:
-        return self.of(super().__add__(other))
-
-    def __sub__(self, other: Any) -> KeptTensor:
-        return self.of(super().__sub__(other))
-
-    def __rsub__(self, other: Any) -> KeptTensor:
-        return self.of(super().__rsub__(other))
-
-    def __neg__(self) -> KeptTensor:
-        return self.of(super().__neg__())
+    __mul__, __truediv__, __add__, __sub__, __rsub__, __neg__ = map(_kept, ARITHMETIC)
 
     def backward(self) -> None:
         """Both backward passes.

@@ -24,6 +24,12 @@ from privcalc.ledger.drawn import Batch
 from privcalc.relation import ADD_OR_REMOVE_ONE, Relation
 from privcalc.tripwire import Sizes
 
+LIKE = (
+    *("num_workers", "collate_fn", "pin_memory", "timeout", "worker_init_fn", "multiprocessing_context"),
+    *("generator", "prefetch_factor", "persistent_workers"),
+)
+"""What a loader of other batches has of the one in whose place it is."""
+
 RULE = "every step must be one whole batch of the loader that keep_ledger returned, and every batch one step"
 
 
@@ -131,19 +137,8 @@ def check_loader(data_loader: Any) -> None:
 def loader_of(data_loader: Any, draw: Callable[[], Batch] | None) -> DataLoader[Any]:
     """A loader like another one, of :class:`Batches`."""
     ahead = data_loader.num_workers * (data_loader.prefetch_factor or 0)
-    return DataLoader(
-        data_loader.dataset,
-        batch_sampler=Batches(data_loader.batch_sampler, ahead=ahead, draw=draw),
-        num_workers=data_loader.num_workers,
-        collate_fn=data_loader.collate_fn,
-        pin_memory=data_loader.pin_memory,
-        timeout=data_loader.timeout,
-        worker_init_fn=data_loader.worker_init_fn,
-        multiprocessing_context=data_loader.multiprocessing_context,
-        generator=data_loader.generator,
-        prefetch_factor=data_loader.prefetch_factor,
-        persistent_workers=data_loader.persistent_workers,
-    )
+    batches = Batches(data_loader.batch_sampler, ahead=ahead, draw=draw)
+    return DataLoader(data_loader.dataset, batch_sampler=batches, **{name: getattr(data_loader, name) for name in LIKE})
 
 
 def get_noise_multiplier(
@@ -221,16 +216,16 @@ def noise_for(
         1.4535
     """
     try:
-        length = len(data_loader)
+        length = errors.count("len(data_loader)", len(data_loader), least=1)
     except TypeError:
         raise PrivcalcError(f"data_loader = {type(data_loader).__name__}: must have a length") from None
-    rate = 1 / errors.count("len(data_loader)", length, least=1)
-    if isinstance(data_loader, DPDataLoader):
-        rate = float(data_loader.sample_rate)
-    if (steps is None) == (epochs is None):
-        raise PrivcalcError(f"steps = {steps!r}, epochs = {epochs!r}: give exactly one of them")
-    if steps is None:
-        steps = errors.count("epochs", epochs, least=1) * length
+    if steps is None and epochs is not None:
+        steps, epochs = errors.count("epochs", epochs, least=1) * length, None
     return get_noise_multiplier(
-        target_epsilon=target_epsilon, target_delta=target_delta, sample_rate=rate, steps=steps, relation=relation
+        target_epsilon=target_epsilon,
+        target_delta=target_delta,
+        sample_rate=float(data_loader.sample_rate) if isinstance(data_loader, DPDataLoader) else 1 / length,
+        steps=steps,
+        epochs=epochs,
+        relation=relation,
     )
