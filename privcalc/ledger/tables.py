@@ -10,7 +10,7 @@ import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any, TypeGuard, Unpack
+from typing import TYPE_CHECKING, Any, TypeGuard, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,7 +19,6 @@ from privcalc import errors
 from privcalc.errors import PrivcalcError, suggests
 from privcalc.ledger.answers import MISS, Answer, Reach, bounds, half_width, of_means, of_sums, shortfall
 from privcalc.ledger.assumptions import Answered, asked_by
-from privcalc.ledger.book import Persons
 from privcalc.ledger.columns import Asked, Common, Rows, ascending, listed_values, pick, places, split, totals
 from privcalc.ledger.terms import Terms
 from privcalc.mechanisms.discrete_gaussian import DiscreteGaussian
@@ -29,6 +28,9 @@ from privcalc.mechanisms.laplace import Laplace
 from privcalc.numerics.floats import Floats
 from privcalc.relation import REPLACE_ONE
 from privcalc.run import Additive
+
+if TYPE_CHECKING:
+    from privcalc.ledger.book import Persons
 
 __all__ = ["ANSWERED", "Tables", "Totals"]
 

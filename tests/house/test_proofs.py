@@ -23,7 +23,7 @@ PAGES = {page.name: page for page in read_pages()}
 LISTED = {name.partition("::")[0] for page in PAGES.values() for name in page.code}
 NO_CLAIM = {
     "privcalc": "__main__ cli/audit cli/bulk cli/options cli/plan "
-    "peers/compare peers/losses peers/others peers/question pictures/curves pictures/training calibration/choices "
+    "peers/compare peers/packages peers/question pictures/curves "
     "bulk errors files keywords questions relation terminal version",
     "learners": "data/features data/sources data/tasks demo device",
 }

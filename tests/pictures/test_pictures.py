@@ -17,7 +17,7 @@ from scipy.stats import norm
 
 import privcalc as pc
 from privcalc import attacks
-from privcalc.calibration.choices import plan
+from privcalc.calibration.plans import plan
 from privcalc.certificate.certificate import Certificate
 from privcalc.certificate.schema import digest
 from privcalc.cli import main
