@@ -35,7 +35,7 @@ class TradeOff(NamedTuple):
     power: tuple[float, float]
 
     def tidy(self, alpha: float) -> TradeOff:
-        """What each says of the other, and what guessing has: β ≤ 1 − α."""
+        """The bounds met with what each says of the other, and with what guessing has, β ≤ 1 − α."""
         unit = 2 * UNIT
         (low, high), (least, most) = self
         missed = max(low, 1 - most - unit, 0.0), min(high, 1 - least + unit, (1 - alpha) * (1 + unit))

@@ -74,7 +74,7 @@ class GaussianPair(SymmetricPair):
 
 
 def _normal(x: float) -> Bounds:
-    """Bounds of Φ(x)."""
+    """Bounds of the normal distribution function Φ(x)."""
     log = float(log_ndtr(x))
     error = 16 * UNIT * (1 - log)
     return math.exp(log) * (1 - error) - TINY, math.exp(log) * (1 + error) + TINY
