@@ -25,7 +25,7 @@ from privcalc.pairs.pair import Pair
 from privcalc.questions import Questions
 from privcalc.relation import REPLACE_ONE, Relation
 
-__all__ = ["Additive", "Mechanism", "Run", "Shown", "known"]
+__all__ = ["Additive", "ByNumber", "Grouped", "Mechanism", "Run", "Shown", "known"]
 
 
 @dataclass(frozen=True)
@@ -100,9 +100,9 @@ class Run(Questions):
     def _answers(self, relation: Relation, group_size: int = 1) -> Answers:
         return Answers(self._sides, relation, Group(group_size, self._group) if group_size > 1 else None)
 
-    def _group(self, relation: Relation, removed: int, added: int) -> Sides | None:
+    def _group(self, relation: Relation, removed: int, added: int, total: int) -> Sides | None:
         """The same for two data sets that differ in so many records; None where only a chain of neighbours is known."""
-        found = [(mechanism.group(relation, removed, added), count) for mechanism, count in self.entries]
+        found = [(mechanism.group(relation, removed, added, total), count) for mechanism, count in self.entries]
         known = [(pairs, count) for pairs, count in found if pairs is not None]
         return compose(known) if len(known) == len(found) else None
 
@@ -226,21 +226,19 @@ class Mechanism(Questions, metaclass=Suggesting):
         """
         return ()
 
-    def group(self, relation: Relation, removed: int, added: int) -> Pairs | None:
+    def group(self, relation: Relation, removed: int, added: int, total: int) -> Pairs | None:
         """The pairs of data sets that differ in ``removed`` records of the first and ``added`` ones of the second.
 
-        None where they are not known.
-
-        Under replace-one both are the number of those replaced. None: the rule for a chain of neighbours is the best
-        bound.
+        At most so many each, and ``total`` together. Under replace-one both are the number of those replaced. None
+        where they are not known: the rule for a chain of neighbours is the best bound.
         """
         pairs = self.pairs(relation)
         if pairs.attained is not None or pairs.forward.gdp is None or pairs.backward.gdp != pairs.forward.gdp:
             return None
-        if pairs.others.attains[1] + 1 < removed + (0 if relation is REPLACE_ONE else added):
-            return None  # the data set of which the pair is known has fewer records than the group
         # A chain of k neighbours, each step μ-GDP, is kμ-GDP (Dong, Roth, Su 2022, Theorem 2.14).
-        steps = removed if relation is REPLACE_ONE else removed + added
+        steps = removed if relation is REPLACE_ONE else total
+        if pairs.others.attains[1] + 1 < steps:
+            return None  # the data set of which the pair is known has fewer records than the group
         pair = GaussianPair(steps * pairs.forward.gdp)
         return Pairs(pair, pair, others=pairs.others)
 
@@ -284,6 +282,30 @@ class Shown(Mechanism):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._arguments()})"
+
+
+class Grouped(Mechanism):
+    """A mechanism that knows the pairs of data sets that differ in any number of records (``proofs/users.md``, §2)."""
+
+    @abstractmethod
+    def group(self, relation: Relation, removed: int, added: int, total: int) -> Pairs:
+        """As of any mechanism."""
+
+    def pairs(self, relation: Relation) -> Pairs:
+        """A replaced record is one removed and one added."""
+        added = int(relation is REPLACE_ONE)
+        return self.group(relation, 1, added, 1 + added)
+
+
+class ByNumber(Grouped):
+    """One to which it only matters how many they are, removed and added together."""
+
+    @abstractmethod
+    def apart(self, records: int) -> Pairs:
+        """The pairs of data sets that differ in so many records."""
+
+    def group(self, relation: Relation, removed: int, added: int, total: int) -> Pairs:
+        return self.apart(total)
 
 
 class Additive(Mechanism):

@@ -217,14 +217,14 @@ class CorrelatedGaussian(Additive):
         noise = self.noise_multiplier / norm
         return Gaussian(math.nextafter(noise, math.inf) if occurring else min(math.nextafter(noise, 0.0), MOST))
 
-    def group(self, relation: Relation, removed: int, added: int) -> Pairs | None:
+    def group(self, relation: Relation, removed: int, added: int, total: int) -> Pairs | None:
         """The pairs of k records, which are k steps of the relation, and may all have the worst pattern.
 
         Of chance only a chain is known.
         """
         if not isinstance(self.participation, Participation):
             return None
-        return self._whole(2 * removed if relation is REPLACE_ONE else removed + added)
+        return self._whole(total)
 
     def _whole(self, moves: int) -> Pairs:
         """So many unit contributions in the worst pattern; the quotient is rounded outward."""

@@ -113,22 +113,23 @@ class UserSampled(Sampled):
 
         return draw
 
-    def _pairs(self, relation: Relation, removed: int, added: int) -> Pairs:
+    def _pairs(self, relation: Relation, removed: int, added: int, total: int) -> Pairs:
         """So many persons' records, none of them capped if there are two."""
         advice = "UserSampled; ask PoissonSampled for groups of records instead (group_size=…)"
         mu = gaussian_mu(self.mechanism, self.rate, relation, advice)
         most = self.records if self.counted is None else self.counted
         if self.rate == 1:
-            pair = GaussianPair((removed + added) * most * mu)
+            pair = GaussianPair(total * most * mu)
             return Pairs(pair, pair)
         laws = (Counts(n * self.records, self.rate, n * most) if n else None for n in (removed, added))
         return users(mu, *laws)
 
     def pairs(self, relation: Relation) -> Pairs:
         """A person removed; under replace-one, another one added as well."""
-        return self._pairs(relation, 1, 1 if relation is REPLACE_ONE else 0)
+        swapped = int(relation is REPLACE_ONE)
+        return self._pairs(relation, 1, swapped, 1 + swapped)
 
-    def group(self, relation: Relation, removed: int, added: int) -> Pairs | None:
+    def group(self, relation: Relation, removed: int, added: int, total: int) -> Pairs | None:
         """Several persons: their records are as many of one person.
 
         Where some are not counted, only the rule is known.
@@ -139,7 +140,7 @@ class UserSampled(Sampled):
         ):
             self.pairs(relation)
             return None
-        return self._pairs(relation, removed, added)
+        return self._pairs(relation, removed, added, total)
 
 
 def _ranks(persons: Indices, keys: NDArray[np.generic]) -> Indices:

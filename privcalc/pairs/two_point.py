@@ -58,6 +58,11 @@ class TwoPointPair(Pair):
         total = -math.expm1(-self.up - self.down)
         return -math.expm1(-self.down) / total, 0.0, math.exp(-self.down) * -math.expm1(-self.up) / total
 
+    @property
+    def factors(self) -> tuple[tuple[Pair, int], ...]:
+        """The single uses, each of which has a transform."""
+        return ((replace(self, count=1), self.count),)
+
     def power(self, count: int) -> Pair | None:
         """The exact composition of ``count`` uses; None where its table would be too large."""
         total = self.count * count
