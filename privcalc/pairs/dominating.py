@@ -56,24 +56,24 @@ class Pairs:
             the run.
         attained_alone: whether the dominating profile is attained, at every ε, by a single use: then it is exact for
             one.
-        attained_curve: whether each point of their trade-off curve is, too.
         alternative: pairs that dominate too, which are better for some runs.
         bound: the name of the theorem that gives the dominating pairs, where they are not attained.
         others: the numbers of other records for which what is attained occurs (``proofs/together.md``).
         choice: of a choice whose loss has a known range, that range: many of them are a game (``proofs/choices.md``);
             else 0.
+        attained_curve: whether one use attains each point of the trade-off curve of what dominates, too.
     """
 
     forward: Pair
     backward: Pair
     attained: tuple[Pair, Pair] | None = None
     attained_alone: bool = False
-    attained_curve: bool = False
     alternative: tuple[Pair, Pair] | None = None
     bound: str = ""
     choice: float = 0.0
     also: tuple[tuple[Pair, Pair], ...] = ()
     others: Others = ANY
+    attained_curve: bool = False
 
     def upper(self) -> tuple[Pair, Pair]:
         """Return the dominating pairs (forward, backward), for upper bounds."""
