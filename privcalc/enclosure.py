@@ -15,6 +15,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from privcalc import errors
 from privcalc.errors import PrivcalcError
+from privcalc.notebook import Number
 from privcalc.numerics.floats import Floats
 from privcalc.relation import Relation, check_relation
 
@@ -27,8 +28,8 @@ NOISE = 1e-14
 """Ends as near as this, relatively, are kept apart, and from a short number between them, by rounding alone."""
 
 
-@dataclass(frozen=True, eq=False)
-class Enclosure:
+@dataclass(frozen=True, eq=False, repr=False)
+class Enclosure(Number):
     """A number known to lie in [lower, upper], rounding included.
 
     ``float()``, comparison, formatting, differences and ratios use the safe end: the upper one for ε, δ, μ and
@@ -41,10 +42,10 @@ class Enclosure:
         lower: proved lower bound.
         upper: proved upper bound; ∞ where nothing better was proved.
         relation: the neighbouring relation the number is for.
-        route: how it was computed: "closed form", "contour", "smoothing" (the contour for losses with atoms),
-            "enumeration", "lattice" or "fallback" (a wide bound), among others, joined by "+".
+        route: how it was computed: "closed form", "contour", "fallback" (a wide bound), among others, joined by "+".
         safe: which end is on the safe side.
         delta: at which an ε or a μ holds, where that is known: with a smaller one it is stated as no guarantee.
+        asked: its symbol and at what it is, where that is not ε at ``delta``: ("β", "α = 0.1").
 
     Example:
         >>> import privcalc as pc
@@ -67,6 +68,7 @@ class Enclosure:
     route: str
     safe: Literal["lower", "upper"] = "upper"
     delta: float | None = None
+    asked: tuple[str, str] = ("", "")
 
     def __post_init__(self) -> None:
         if not self.lower <= self.upper:  # also catches NaN
@@ -197,7 +199,7 @@ class Enclosure:
         """The safe end, rounded to its safe side; as ``str`` without a specification."""
         return self._rounded(spec) if spec else str(self)
 
-    def stated(self, symbol: str) -> str:
+    def stated(self, symbol: str, *, digits: int | None = None) -> str:
         """A claim in words that nobody can quote too well: its safe end first.
 
         Example:
@@ -206,8 +208,8 @@ class Enclosure:
             'ε ≤ 1.99414 (the true value is at least 1.93579)'
         """
         sign, most = ("≤", "at least") if self.safe == "upper" else ("≥", "at most")
-        if (digits := self._digits()) is not None:
-            return f"{symbol} {sign} {self._rounded(f'.{digits}g')}"
+        if (known := self._digits()) is not None:
+            return f"{symbol} {sign} {self._rounded(f'.{digits or known}g')}"
         other = downward(self.lower, ".6g") if self.safe == "upper" else upward(self.upper, ".6g")
         return f"{symbol} {sign} {self._rounded('.6g')} (the true value is {most} {other})"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast, overload
 
 from numpy.typing import ArrayLike, NDArray
@@ -11,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from privcalc import errors
 from privcalc.enclosure import Enclosure, Enclosures
 from privcalc.errors import suggests
+from privcalc.notebook import Card
 from privcalc.numerics.floats import Floats
 from privcalc.relation import ADD_OR_REMOVE_ONE, Relation
 
@@ -23,12 +25,16 @@ Many = Sequence[Any] | NDArray[Any]
 """Where a number stands: an array, or a list, of some."""
 
 
-class Questions(ABC):
+class Questions(Card, ABC):
     """The questions of a run; a mechanism answers them as a run of one."""
 
     @abstractmethod
     def _answers(self, relation: Relation, group_size: int = 1) -> Answers:
         """For several questions about one relation, which share what is built."""
+
+    def _card(self) -> tuple[str, dict[str, object]]:
+        entries: tuple[tuple[object, int], ...] = self.run.entries  # type: ignore[attr-defined]
+        return "a run of", {f"{mechanism}": f"{count} ×" for mechanism, count in entries}
 
     @overload
     def epsilon(
@@ -122,7 +128,7 @@ class Questions(ABC):
             >>> print(pc.Gaussian(noise_multiplier=1.0).advantage())
             0.382924922549
         """
-        return self.delta(epsilon=0.0, relation=relation)
+        return replace(self.delta(epsilon=0.0, relation=relation), asked=("advantage", ""))
 
     @suggests
     def beta(self, alpha: float, *, relation: Relation = ADD_OR_REMOVE_ONE) -> Enclosure:

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import os
 import secrets
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from privcalc import errors
-from privcalc.budget.history import Reservation, Rules, chain_of, charge_line, known_as
+from privcalc.budget.history import Reservation, Rules, chain_of, charge_line, course, known_as
 from privcalc.budget.managed import Managed
 from privcalc.budget.pool import Odometer, Pool
 from privcalc.budget.reserved import Reserved, anchored, check_open, settle, settled
@@ -26,15 +26,19 @@ from privcalc.ledger.terms import Terms, check_label
 from privcalc.log.database import Transaction, Witness
 from privcalc.log.file import line_of, read
 from privcalc.log.lines import hash_in
+from privcalc.notebook import Card
 from privcalc.numerics.floats import Floats
 from privcalc.relation import ADD_OR_REMOVE_ONE, Relation
 from privcalc.run import Mechanism, Run
 from privcalc.serial import Json, parse
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 __all__ = ["Budget"]
 
 
-class Budget(Managed):
+class Budget(Managed, Card):
     """The budget of one data set, kept in a database; it is opened here, and made by :meth:`create`.
 
     A ledger that is given it reserves its whole plan (or cap) there before it draws, atomically, or is refused. Every
@@ -357,6 +361,17 @@ class Budget(Managed):
     def close(self) -> None:
         """Let the connection go; the next question opens it again."""
         self._chain.store.close()
+
+    def _card(self) -> tuple[str, dict[str, object]]:
+        what = {"cap": self.cap, "one record": self.unit, "neighbours by": self.relation, "share charged": self.share}
+        return f"Budget of {self.title}", {**what, **self.shares, "closed": self.retired or "no"}
+
+    def plot(self) -> Figure:
+        """What was charged over time, as a share of the cap; needs matplotlib."""
+        from privcalc.pictures import spending
+
+        times, charged, spent = map(list, zip(*course(self.history()), strict=True))
+        return spending(times, charged, spent)
 
     def __repr__(self) -> str:
         return f"Budget({self._chain.store.url!r}, dataset={self.rules.dataset!r}, cap={self.cap})"

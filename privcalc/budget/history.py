@@ -287,6 +287,37 @@ def check_part(run: Run, whole: Run) -> None:
             )
 
 
+POINTS = 200
+"""Most points: each costs a composition."""
+
+
+def course(lines: Sequence[Json]) -> list[tuple[datetime.datetime, float, float]]:
+    """The shares of the cap after each line, or after as many of them as are drawn, evenly spread, the last among them.
+
+    Args:
+        lines: of :meth:`Budget.history`.
+
+    Returns:
+        The time of the line; the share that is charged, reserved parts included; and what is charged for good.
+    """
+    history, found = History(), []
+    shown = {round(k * (len(lines) - 1) / POINTS) for k in range(POINTS + 1)}
+    for number, entry in enumerate(lines):
+        history.apply(entry)
+        if number in shown:
+            share = history.pool.share
+            found.append((_time(entry["time"]), share(history.pool.charged), share(history.part(settled=True))))
+    return found
+
+
+def _time(text: str) -> datetime.datetime:
+    try:
+        found = datetime.datetime.fromisoformat(text)
+    except ValueError as error:
+        raise PrivcalcError(f"time = {text[:50]!r}: must be a date with a time") from error
+    return found.astimezone(datetime.UTC) if found.tzinfo else found.replace(tzinfo=datetime.UTC)
+
+
 def charge_line(kind: str, reservation: str, run: Run, team: str | None = None, **more: object) -> Json:
     """A line that charges."""
     told = {} if team is None else {"team": team}

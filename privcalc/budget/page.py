@@ -8,50 +8,16 @@ elsewhere.
 
 from __future__ import annotations
 
-import datetime
 import math
-from collections.abc import Sequence
 from html import escape
 
 from privcalc.budget.budget import Budget
-from privcalc.budget.history import History, Reservation
+from privcalc.budget.history import Reservation
 from privcalc.budget.managed import Standing
 from privcalc.certificate.html import clean, embedded, template
 from privcalc.certificate.text import plain
 from privcalc.enclosure import Enclosure, downward, upward
-from privcalc.errors import PrivcalcError
 from privcalc.serial import Json, interval, mechanism_to_json, run_to_json
-
-POINTS = 200
-"""Most points: each costs a composition."""
-
-
-def course(lines: Sequence[Json]) -> list[tuple[datetime.datetime, float, float]]:
-    """The shares of the cap after each line, or after as many of them as are drawn, evenly spread, the last among them.
-
-    Args:
-        lines: of :meth:`Budget.history`.
-
-    Returns:
-        The time of the line; the share that is charged, reserved parts included; and what is charged for good.
-    """
-    history, found = History(), []
-    shown = {round(k * (len(lines) - 1) / POINTS) for k in range(POINTS + 1)}
-    for number, entry in enumerate(lines):
-        history.apply(entry)
-        if number in shown:
-            share = history.pool.share
-            found.append((_time(entry["time"]), share(history.pool.charged), share(history.part(settled=True))))
-    return found
-
-
-def _time(text: str) -> datetime.datetime:
-    try:
-        found = datetime.datetime.fromisoformat(text)
-    except ValueError as error:
-        raise PrivcalcError(f"time = {text[:50]!r}: must be a date with a time") from error
-    return found.astimezone(datetime.UTC) if found.tzinfo else found.replace(tzinfo=datetime.UTC)
-
 
 SHOWN = 100
 """Most charges that a page lists; the history has all."""
@@ -170,11 +136,8 @@ def page(budget: Budget, *, delta: float) -> str:
     Raises:
         PrivcalcError: if matplotlib is missing.
     """
-    from privcalc import pictures
-
     standing, relation = budget.standing(delta=delta), budget.relation
-    points, found = course(budget.history()), list(budget.reservations.items())
-    figure = pictures.spending(*(list(column) for column in zip(*points, strict=True)))
+    found, figure = list(budget.reservations.items()), budget.plot()
     left = len(found) - SHOWN
     return template("budget").substitute(
         kind="Privacy budget",

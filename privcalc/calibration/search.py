@@ -17,7 +17,7 @@ from privcalc.run import Mechanism, Run
 __all__ = ["Calibration", "calibrate"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Calibration:
     """A parameter that meets a target.
 
@@ -33,6 +33,9 @@ class Calibration:
 
     def __float__(self) -> float:
         return float(self.parameter)
+
+    def __repr__(self) -> str:
+        return f"Calibration({self.parameter:.6g}: {self.guarantee})"
 
     if not TYPE_CHECKING:
 

@@ -10,14 +10,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from privcalc import errors
 from privcalc.attacks.replay.findings import Report
 from privcalc.certificate import limited
 from privcalc.certificate.assumed import private
 from privcalc.certificate.consistency import check, wrong_form
-from privcalc.certificate.schema import FORMAT, READ, VERSION, digest
+from privcalc.certificate.schema import FORMAT, READ, VERSION, changed, digest
 from privcalc.certificate.story import claims, of_given, of_parts, of_run, pages, void
 from privcalc.certificate.text import doubts, show, uncomposed
 from privcalc.enclosure import Guarantee
@@ -27,11 +27,15 @@ from privcalc.ledger.assumptions import Assumptions
 from privcalc.ledger.digests import same
 from privcalc.ledger.ledger import Ledger
 from privcalc.ledger.terms import Terms
+from privcalc.notebook import Card
 from privcalc.proof import PROVED, pages_of_proof, prove_certificate
 from privcalc.relation import ADD_OR_REMOVE_ONE, Relation
 from privcalc.run import Mechanism, Run
 from privcalc.serial import Json, canonical, enclosure, indented, parse, read_json, relation_from_json, run_from_json
 from privcalc.version import __version__
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 __all__ = ["Certificate", "certify"]
 
@@ -41,8 +45,8 @@ SECONDS = 30.0
 """Most of them that a check takes, unless told otherwise."""
 
 
-@dataclass(frozen=True)
-class Certificate:
+@dataclass(frozen=True, repr=False)
+class Certificate(Card):
     """A guarantee and its evidence; made by :func:`certify`.
 
     Attributes:
@@ -202,6 +206,28 @@ class Certificate:
         sections = [*self.document.get("replayed", []), *(report.section for report in reports)]
         document = {**self.document, "replayed": sections}
         return Certificate({**document, "hash": digest(document)})
+
+    def __repr__(self) -> str:
+        """A short line; ``document`` is all of it, and ``print`` shows it to people."""
+        try:
+            return f"Certificate({self.guarantee})"
+        except PrivcalcError:
+            return "Certificate(no form that is known)"
+
+    def _card(self) -> tuple[str, dict[str, object]]:
+        with wrong_form():
+            state = "CHANGED after it was made" if changed(self.document) else "not checked: verify() checks it"
+        return repr(self), {"state": state, "one record": self.document.get("unit")}
+
+    def _more(self) -> str:
+        return str(self)
+
+    def plot(self) -> Figure:
+        """The trade-off curve of what ran, with the points that are certified; needs matplotlib."""
+        from privcalc.pictures.curves import tradeoff
+
+        points = [(float(p["alpha"]), enclosure(p["beta"], self.relation).lower) for p in self.document["beta"]]
+        return tradeoff(self.run, relation=self.relation, points=points)
 
     def __str__(self) -> str:
         """For people (``privcalc show``)."""

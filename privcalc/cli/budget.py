@@ -142,7 +142,7 @@ WHY = {
 @JSON
 def show(delta: float, html: str | None, picture: Path | None, as_json: bool, **where: Any) -> int:
     """What is charged, what is left, and the odometer."""
-    from privcalc.budget.page import course, page, summary, text
+    from privcalc.budget.page import page, summary, text
 
     found = _opened(**where)
     if html is not None:
@@ -150,8 +150,7 @@ def show(delta: float, html: str | None, picture: Path | None, as_json: bool, **
     if picture is not None:
         from privcalc import pictures
 
-        points = course(found.history())
-        pictures.save(pictures.spending(*map(list, zip(*points, strict=True))), picture)
+        pictures.save(found.plot(), picture)
     return answer(summary(found, delta=delta), text(found, delta=delta), as_json=as_json)
 
 

@@ -104,7 +104,8 @@ class Answers:
 
     def delta(self, epsilon: float) -> Enclosure:
         """δ(ε)."""
-        return self._at(epsilon, worst_delta, delta_in_a_row, delta_of_group)
+        found = self._at(epsilon, worst_delta, delta_in_a_row, delta_of_group)
+        return replace(found, asked=("δ", f"ε = {epsilon:g}"))
 
     def _at(
         self,
@@ -148,7 +149,8 @@ class Answers:
 
     def beta(self, alpha: float) -> Enclosure:
         """The trade-off curve at α."""
-        return self._ask(lambda curves: tradeoff.beta(curves, alpha), safe="lower", whole=True)
+        found = self._ask(lambda curves: tradeoff.beta(curves, alpha), safe="lower", whole=True)
+        return replace(found, asked=("β", f"α = {alpha:g}"))
 
     def bayes_risk(self, prior: float) -> Enclosure:
         """min(π, 1 − π)·(1 − δ(ε)) with ε = |log(π/(1 − π))| (``proofs/risk.md``, §1)."""
@@ -158,15 +160,18 @@ class Answers:
         off = 4 * UNIT * (1 + abs(math.log(prior)) + abs(math.log1p(-prior)))
         low = math.nextafter(least * max(1 - found.upper - off, 0.0) * (1 - 4 * UNIT), 0.0)  # which may be subnormal
         high = math.nextafter(least * min(1 - found.lower + off, 1.0) * (1 + 4 * UNIT), 1.0)
-        return Enclosure(low, min(high, least), self.relation, found.route, "lower")
+        asked = "error of any guess", f"prior {prior:g}"
+        return Enclosure(low, min(high, least), self.relation, found.route, "lower", asked=asked)
 
     def reconstruction(self, baseline: float) -> Enclosure:
         """1 − β(κ) (``proofs/risk.md``, §2)."""
-        return self._ask(lambda curves: tradeoff.power(curves, baseline), whole=True)
+        found = self._ask(lambda curves: tradeoff.power(curves, baseline), whole=True)
+        return replace(found, asked=("success", f"baseline {baseline:g}"))
 
     def gdp_mu(self, delta: float) -> Enclosure:
         """The smallest μ of Gaussian DP, except with probability δ."""
-        return replace(self._ask(lambda curves: tradeoff.gdp_mu(curves, delta)), delta=delta)
+        found = self._ask(lambda curves: tradeoff.gdp_mu(curves, delta))
+        return replace(found, delta=delta, asked=("μ", f"δ = {delta:g}" if delta else ""))
 
     @usual()
     def rdp(self, alpha: Floats) -> Floats:

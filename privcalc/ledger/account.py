@@ -25,13 +25,14 @@ from privcalc.ledger.kept import Budgeted, begin, finish
 from privcalc.ledger.rules import Single
 from privcalc.ledger.terms import EXACT, OUTPUT_INDEPENDENT, VERSION, Terms, certificates_of, check_warning
 from privcalc.log.file import Journal
+from privcalc.notebook import Card
 from privcalc.run import Mechanism, Run
 from privcalc.serial import Json, canonical
 
 __all__ = ["Account"]
 
 
-class Account(Single):
+class Account(Single, Card):
     """What :class:`Ledger` charges to, without the drawing.
 
     Args:
@@ -261,6 +262,11 @@ class Account(Single):
                     self._return()
                 finally:
                     self.journal.close()
+
+    def _card(self) -> tuple[str, dict[str, object]]:
+        terms, labels = self._book.terms, "; ".join(self._book.labels)
+        of = {"neighbours by": terms.relation, "one record": terms.unit, "plan": terms.plan, "cap": terms.cap}
+        return repr(self), {name: one for name, one in {**of, "labels": labels}.items() if one}
 
     def __repr__(self) -> str:
         state = "closed" if self._book.closed else "paused" if self._paused else "open"

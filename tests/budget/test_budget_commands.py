@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 import privcalc as pc
-from privcalc.budget.page import course, page
+from privcalc.budget.history import course
+from privcalc.budget.page import page
 from privcalc.cli import main
 
 STEP = pc.Gaussian(noise_multiplier=10.0)

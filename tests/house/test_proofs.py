@@ -24,7 +24,7 @@ LISTED = {name.partition("::")[0] for page in PAGES.values() for name in page.co
 NO_CLAIM = {
     "privcalc": "__main__ cli/audit cli/bulk cli/options cli/plan "
     "peers/compare peers/packages peers/question pictures/curves "
-    "bulk errors files keywords questions relation terminal version",
+    "bulk errors files keywords notebook questions relation terminal version",
     "learners": "data/features data/sources data/tasks demo device",
 }
 """Modules that claim nothing by themselves: command lines, benchmarks, checks of arguments, containers."""

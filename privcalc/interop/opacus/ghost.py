@@ -14,8 +14,8 @@ import torch
 from opacus.utils.fast_gradient_clipping_utils import DPLossFastGradientClipping, DPTensorFastGradientClipping
 
 from privcalc.errors import PrivcalcError
-from privcalc.interop.opacus.checks import length
-from privcalc.interop.opacus.optimizer import KeptGhost, versions
+from privcalc.interop.opacus.checks import PRECISE, length
+from privcalc.interop.opacus.optimizer import KeptGhost, KeptSharded, versions
 
 FIRST, EVERY = 10, 10
 """The first ten backward passes are looked at, and each tenth."""
@@ -26,7 +26,7 @@ class KeptLoss(DPLossFastGradientClipping):  # type: ignore[misc]
 
     def __init__(self, of: DPLossFastGradientClipping, optimizer: KeptGhost) -> None:
         super().__init__(of.module, optimizer, of.criterion, of.loss_reduction)
-        for path, each in of.module.named_modules():
+        for path, each in of.module._module.named_modules():  # its own, also where nothing is wrapped
             if getattr(each, "scale_grad_by_freq", False):
                 raise PrivcalcError(
                     f"{path}: scale_grad_by_freq=True divides by how often the batch has a row, so that each record is "
@@ -77,7 +77,10 @@ class KeptTensor(DPTensorFastGradientClipping):  # type: ignore[misc]
             )
         for p in optimizer.params:
             p._norm_sample = None  # of an earlier batch
-        look = optimizer.steps < FIRST or optimizer.steps % EVERY == 0
+        sharded = isinstance(optimizer, KeptSharded)  # autograd knows of no parameters in parts
+        for layer in self.module._module.modules() if sharded else ():
+            vars(layer).pop("norm_sample", None)
+        look = not sharded and (optimizer.steps < FIRST or optimizer.steps % EVERY == 0)
         which = secrets.randbelow(len(losses)) if look and len(losses) else None
         norm = None if which is None else self._norm(which)
         optimizer.backward, optimizer.made = True, None
@@ -88,6 +91,11 @@ class KeptTensor(DPTensorFastGradientClipping):  # type: ignore[misc]
         norms = self.module.per_sample_gradient_norms
         if len(norms) != len(losses):
             raise PrivcalcError("criterion: must have one loss, and each layer one row, for each record")
+        if norms.dtype not in PRECISE:
+            raise PrivcalcError(
+                f"criterion: ghost clipping has taken norms in {norms.dtype}, which has too few digits to clip by, as "
+                "after a forward pass in mixed precision: take grad_sample_mode='hooks', or single precision"
+            )
         if norm is not None and which is not None:
             self._check(norm, float(norms[which]))
         optimizer.made, optimizer.steps = (len(losses), versions(optimizer.params)), optimizer.steps + 1

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
-from opacus.optimizers import DPOptimizer, DPOptimizerFastGradientClipping, DPPerLayerOptimizer
+from opacus.optimizers import (
+    AdaClipDPOptimizer,
+    DPOptimizer,
+    DPOptimizerFastGradientClipping,
+    DPPerLayerOptimizer,
+    FSDPOptimizerFastGradientClipping,
+)
+from torch.distributed.tensor import distribute_tensor
 
 from privcalc.errors import PrivcalcError
-from privcalc.interop.opacus.checks import PRECISE, check_clipping, check_noise, check_optimizer, length
+from privcalc.interop.opacus.checks import PRECISE, check_clipping, check_noise, length
 from privcalc.interop.opacus.sampler import RULE, Batches, Waiting
 from privcalc.numerics.floats import Floats
 from privcalc.tripwire import check_sum
@@ -19,6 +26,11 @@ from privcalc.tripwire import check_sum
 Release = Callable[[Floats, float, Waiting], Floats]
 """Adds a ledger's noise to a sum, of contributions of a norm, over a batch."""
 NOISY, ADDED = "privcalc_noisy", "privcalc_added"
+ADAPTIVE = (
+    *("target_unclipped_quantile", "clipbound_learning_rate", "max_clipbound"),
+    *("min_clipbound", "unclipped_num_std"),
+)
+"""What only an optimizer that clips adaptively is made with."""
 TINY = 1e-6
 """Opacus's: no norm is 0."""
 
@@ -36,18 +48,19 @@ class Kept(DPOptimizer):  # type: ignore[misc]
     pay: Callable[[], None]
     release: Release | None
 
-    def __init__(self, of: DPOptimizer, max_grad_norm: Any) -> None:
+    def __init__(self, of: DPOptimizer, max_grad_norm: Any, expected_batch_size: Any, **more: Any) -> None:
         super().__init__(
             of.original_optimizer,
             noise_multiplier=of.noise_multiplier,
             max_grad_norm=max_grad_norm,
-            expected_batch_size=of.expected_batch_size,
+            expected_batch_size=expected_batch_size,
             loss_reduction=of.loss_reduction,
             generator=of.generator,
             secure_mode=of.secure_mode,
+            **more,
         )
         self.attach_step_hook(of.step_hook)
-        self._fixed = of.expected_batch_size, of.loss_reduction
+        self._fixed = expected_batch_size, of.loss_reduction
         self._summed: Any = None  # records in the sum so far
         self._clip_norm = 0.0  # of all of them
         self.original_optimizer.register_step_pre_hook(check_noisy)
@@ -80,14 +93,18 @@ class Kept(DPOptimizer):  # type: ignore[misc]
         params = self.params
         found = [self._get_flat_grad_sample(p) for p in params]
         if len({len(each) for each in found}) != 1 or any(ADDED in vars(each) for each in found):
-            raise PrivcalcError("grad_sample: must have one gradient per record in every parameter, each added once")
+            raise PrivcalcError(
+                "grad_sample: must have one gradient per record in every parameter, each added once; where only some "
+                "layers have records in second place, as DPMultiheadAttention has by default, Opacus takes others for "
+                "records there: give it batch_first=True"
+            )
+        self._summed += len(found[0])  # first: what is interrupted must not be added again
         rows = [each.reshape(len(each), p.numel()) for p, each in zip(params, found, strict=True)]
         norms = [torch.linalg.vector_norm(each, dim=1, dtype=p.dtype) for p, each in zip(params, rows, strict=True)]
         for p, each, row, factor in zip(params, found, rows, self._factors(norms), strict=True):
             total = (factor.to(row.device, p.dtype) @ row.to(p.dtype)).view_as(p)
             p.summed_grad = total if p.summed_grad is None else p.summed_grad + total
             vars(each)[ADDED] = True
-        self._summed += len(rows[0])
 
     def _factors(self, norms: list[torch.Tensor]) -> list[torch.Tensor]:
         """What clips the rows of each parameter."""
@@ -121,15 +138,28 @@ class Kept(DPOptimizer):  # type: ignore[misc]
             self._draw()
         else:
             params = self.params
-            sums = torch.cat([p.summed_grad.reshape(-1) for p in params])
+            sums = torch.cat([self._whole(p.summed_grad).reshape(-1) for p in params])
             total = sums.to("cpu", torch.float64).numpy()
-            noisy = torch.from_numpy(self.release(total, self._clip_norm, waiting[0]))
+            noisy = torch.from_numpy(self._released(total, waiting[0]))
             if self.loss_reduction == "mean":
                 noisy /= self.expected_batch_size
             for p, part in zip(params, torch.split(noisy.to(sums), [p.numel() for p in params]), strict=True):
-                p.grad = part.view_as(p).to(p)
+                p.grad = self._part(part.view(p.shape), p)
         waiting.popleft()  # now: if the draw fails, the sum may be there still, and must not be gone on with
         self._summed = None
+
+    def _whole(self, total: Any) -> torch.Tensor:
+        """All of a parameter's sum."""
+        return cast(torch.Tensor, total)
+
+    def _part(self, noisy: torch.Tensor, p: Any) -> torch.Tensor:
+        """What this process has of a parameter's noisy sum."""
+        return noisy.to(p)
+
+    def _released(self, total: Floats, waiting: Waiting) -> Floats:
+        """The sum with its noise."""
+        assert self.release is not None
+        return self.release(total, self._clip_norm, waiting)
 
     def _draw(self) -> None:
         """By Opacus."""
@@ -151,6 +181,36 @@ class KeptPerLayer(Kept, DPPerLayerOptimizer):  # type: ignore[misc]
     def _factors(self, norms: list[torch.Tensor]) -> list[torch.Tensor]:
         bounds = zip(self.max_grad_norms, norms, strict=True)
         return [(bound / (each + TINY)).clamp(max=1.0) for bound, each in bounds]
+
+
+class KeptAdaptive(Kept, AdaClipDPOptimizer):  # type: ignore[misc]
+    """Whose clip norm follows the share of gradients that were not clipped (``proofs/interop.md``, §3).
+
+    How many these are, less half of the records, is a coordinate of the sum more, and the share is over the expected
+    batch size, where Opacus has another release of the whole number, over the true one.
+    """
+
+    _unclipped = 0.0  # records that were not clipped, less half of all
+
+    def _factors(self, norms: list[torch.Tensor]) -> list[torch.Tensor]:
+        found = super()._factors(norms)
+        self._unclipped += float((found[0] >= 1).sum()) - len(found[0]) / 2
+        return found
+
+    def _released(self, total: Floats, waiting: Waiting) -> Floats:
+        assert self.release is not None
+        share = float(self.noise_multiplier) / (2 * self.unclipped_num_std)
+        if not share < 1:
+            raise PrivcalcError(
+                f"noise_multiplier = {self.noise_multiplier!r}: must be below 2 · unclipped_num_std = "
+                f"{2 * self.unclipped_num_std!r}, or the count alone has less noise than both together"
+            )
+        weight = 2 * self._clip_norm * share / math.sqrt(1 - share * share)
+        bound = math.hypot(self._clip_norm, weight / 2) * (1 + 2.0**-50)
+        noisy = self.release(np.append(total, weight * self._unclipped), bound, waiting)
+        found = float(noisy[-1]) / weight / float(self.expected_batch_size or 1) + 0.5
+        self._unclipped, self.sample_size, self.unclipped_num = 0.0, 1, torch.tensor(found)
+        return noisy[:-1]
 
 
 class KeptGhost(Kept, DPOptimizerFastGradientClipping):  # type: ignore[misc]
@@ -185,19 +245,41 @@ class KeptGhost(Kept, DPOptimizerFastGradientClipping):  # type: ignore[misc]
                 "for a penalty on the weights use the optimizer's weight_decay"
             )
         self._summed += made[0]
-        super().accumulate()
+        for p in self.params:
+            p.summed_grad = p.grad.clone() if p.summed_grad is None else p.summed_grad + p.grad
 
 
-def keep(of: DPOptimizer) -> Kept:
+class KeptSharded(KeptGhost):
+    """With parameters of which each process has a part (FSDP2), and the mean over processes of their gradients.
+
+    Sums of all parameters are put together in each process, so that the sum over processes is that of the batch.
+    """
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Clear gradients."""
+        Kept.zero_grad(self)
+
+    def _whole(self, total: Any) -> torch.Tensor:
+        return cast(torch.Tensor, total.full_tensor())
+
+    def _part(self, noisy: torch.Tensor, p: Any) -> torch.Tensor:
+        return distribute_tensor(noisy.to(p.device, p.dtype), p.device_mesh, p.placements)
+
+
+def keep(of: DPOptimizer, expected_batch_size: float | None) -> Kept:
     """An optimizer like another one, which takes no further steps."""
-    check_optimizer(of)
     if not of.params:
         raise PrivcalcError("optimizer: must have parameters that are trained")
+    size = expected_batch_size or of.expected_batch_size * getattr(of, "world_size", 1)
     if isinstance(of, DPPerLayerOptimizer):
-        kept: Kept = KeptPerLayer(of, of.max_grad_norms)
+        kept: Kept = KeptPerLayer(of, of.max_grad_norms, size)
+    elif isinstance(of, AdaClipDPOptimizer):
+        kept = KeptAdaptive(of, of.max_grad_norm, size, **{name: getattr(of, name) for name in ADAPTIVE})
     else:
-        ghostly = isinstance(of, DPOptimizerFastGradientClipping)
-        kept = (KeptGhost if ghostly else Kept)(of, of.max_grad_norm)
+        sharded, ghostly = (
+            isinstance(of, kind) for kind in (FSDPOptimizerFastGradientClipping, DPOptimizerFastGradientClipping)
+        )
+        kept = (KeptSharded if sharded else KeptGhost if ghostly else Kept)(of, of.max_grad_norm, size)
     of.attach_step_hook(_refuse)
     return kept
 
