@@ -1,9 +1,12 @@
-"""Answers: enclosures that behave as the number at their safe end, and guarantees."""
+"""Answers: enclosures that behave as the number at their safe end, printed on its side; and guarantees."""
 
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Callable
 from dataclasses import dataclass
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from numbers import Real
 from typing import Any, Literal, NoReturn
 
@@ -12,11 +15,11 @@ from numpy.typing import DTypeLike, NDArray
 
 from privcalc import errors
 from privcalc.errors import PrivcalcError
+from privcalc.notebook import Number
 from privcalc.numerics.floats import Floats
 from privcalc.relation import Relation, check_relation
-from privcalc.rounding import downward, upward
 
-__all__ = ["Enclosure", "Enclosures", "Guarantee", "check_answers"]
+__all__ = ["Enclosure", "Enclosures", "Guarantee", "check_answers", "downward", "upward"]
 
 DIGITS = range(12, 5, -1)
 """How many digits of an answer are printed, at most and at least."""
@@ -25,8 +28,8 @@ NOISE = 1e-14
 """Ends as near as this, relatively, are kept apart, and from a short number between them, by rounding alone."""
 
 
-@dataclass(frozen=True, eq=False)
-class Enclosure:
+@dataclass(frozen=True, eq=False, repr=False)
+class Enclosure(Number):
     """A number known to lie in [lower, upper], rounding included.
 
     ``float()``, comparison, formatting, differences and ratios use the safe end: the upper one for ε, δ, μ and
@@ -39,10 +42,10 @@ class Enclosure:
         lower: proved lower bound.
         upper: proved upper bound; ∞ where nothing better was proved.
         relation: the neighbouring relation the number is for.
-        route: how it was computed: "closed form", "contour", "smoothing" (the contour for losses with atoms),
-            "enumeration", "lattice" or "fallback" (a wide bound), among others, joined by "+".
+        route: how it was computed: "closed form", "contour", "fallback" (a wide bound), among others, joined by "+".
         safe: which end is on the safe side.
         delta: at which an ε or a μ holds, where that is known: with a smaller one it is stated as no guarantee.
+        asked: its symbol and at what it is, where that is not ε at ``delta``: ("β", "α = 0.1").
 
     Example:
         >>> import privcalc as pc
@@ -65,6 +68,7 @@ class Enclosure:
     route: str
     safe: Literal["lower", "upper"] = "upper"
     delta: float | None = None
+    asked: tuple[str, str] = ("", "")
 
     def __post_init__(self) -> None:
         if not self.lower <= self.upper:  # also catches NaN
@@ -140,9 +144,7 @@ class Enclosure:
     def __truediv__(self, other: Enclosure) -> float:
         """How many times the other answer this one is."""
         number = self._other(other)
-        if not isinstance(other, Enclosure):
-            self._share()
-        return float(self) / number
+        return float(self) / number if isinstance(other, Enclosure) else self._share()
 
     def __rtruediv__(self, other: object) -> NoReturn:
         self._other(other)
@@ -197,7 +199,7 @@ class Enclosure:
         """The safe end, rounded to its safe side; as ``str`` without a specification."""
         return self._rounded(spec) if spec else str(self)
 
-    def stated(self, symbol: str) -> str:
+    def stated(self, symbol: str, *, digits: int | None = None) -> str:
         """A claim in words that nobody can quote too well: its safe end first.
 
         Example:
@@ -206,8 +208,8 @@ class Enclosure:
             'ε ≤ 1.99414 (the true value is at least 1.93579)'
         """
         sign, most = ("≤", "at least") if self.safe == "upper" else ("≥", "at most")
-        if (digits := self._digits()) is not None:
-            return f"{symbol} {sign} {self._rounded(f'.{digits}g')}"
+        if (known := self._digits()) is not None:
+            return f"{symbol} {sign} {self._rounded(f'.{digits or known}g')}"
         other = downward(self.lower, ".6g") if self.safe == "upper" else upward(self.upper, ".6g")
         return f"{symbol} {sign} {self._rounded('.6g')} (the true value is {most} {other})"
 
@@ -266,18 +268,7 @@ class Enclosures:
 
 
 def check_answers(relation: Relation, level: float | None = 0.0, /, **given: object) -> None:
-    """Refuse answers, in place of a guarantee's numbers, that do not hold there.
-
-    These are answers that hold at larger δ only, elsewhere, or on the other side.
-
-    Args:
-        relation: of the guarantee.
-        level: its δ.
-        given: the numbers, δ too, by name.
-
-    Raises:
-        PrivcalcError: with the first.
-    """
+    """Refuse answers, among numbers at ``level`` = δ, that hold elsewhere, on the other side, or at larger δ only."""
     for name, value in given.items():
         if not isinstance(value, Enclosure):
             continue
@@ -360,3 +351,52 @@ class Guarantee:
             rate = downward(self.alpha or 0.0, ".9g")
             return f"false negative rate >= {downward(float(self.beta), '.9g')} at false positive rate {rate}"
         return f"{upward(self.rho or 0.0, '.9g')}-zCDP"
+
+
+SPEC = re.compile(r"[^.]*?(?:\.(?P<precision>\d+))?(?P<kind>[eEfFgG%]?)")
+
+WIDE = Context(prec=1100)
+"""Holds every double, and its quantum at any precision that people ask for."""
+
+
+def upward(value: float, spec: str, *, enough: float = math.inf) -> str:
+    """``format(value, spec)``, but never below value.
+
+    Args:
+        value: any float.
+        spec: a format specification of kind e, f, g or %, or without a kind.
+        enough: a number below value from which on the nearest decimal need not be raised.
+
+    Returns:
+        The next decimal of that precision at or above value. What reads as value itself stays: 0.1 is "0.1".
+
+    Raises:
+        ValueError: for any other specification.
+
+    Example:
+        >>> upward(4.3771, ".2f"), upward(0.1, ".12g"), downward(0.999999, ".3g"), upward(float("inf"), ".3g")
+        ('4.38', '0.1', '0.999', 'inf')
+    """
+    return _outward(value, spec, ROUND_CEILING, lambda near: near >= min(value, enough))
+
+
+def downward(value: float, spec: str, *, enough: float = -math.inf) -> str:
+    """``format(value, spec)``, but never above value, or what is ``enough``; else as :func:`upward`."""
+    return _outward(value, spec, ROUND_FLOOR, lambda near: near <= max(value, enough))
+
+
+def _outward(value: float, spec: str, side: str, safe: Callable[[float], bool]) -> str:
+    if (asked := SPEC.fullmatch(spec)) is None:
+        raise ValueError(f"format = {spec!r}: must be of kind e, f, g or %")
+    whole = not (asked["precision"] or asked["kind"])
+    if whole or value == 0 or not math.isfinite(value):
+        return format(value, spec)
+    precision, kind, first = int(asked["precision"] or 6), asked["kind"].lower(), Decimal(value).adjusted()
+    if kind in ("f", "%"):
+        last = -precision - 2 * (kind == "%")
+    else:
+        last = first - precision if kind == "e" else first - max(precision, 1) + 1
+    near = Decimal(value).quantize(quantum := Decimal((0, (1,), last)), context=WIDE)
+    if not safe(float(near)):
+        near = Decimal(value).quantize(quantum, side, context=WIDE)
+    return format(float(near), spec)

@@ -6,19 +6,25 @@ argument, the value that was given and what is allowed.
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
 import re
 import sys
 import warnings
-from collections.abc import Callable
+from abc import ABCMeta
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, SupportsFloat
+from typing import TYPE_CHECKING, Any, SupportsFloat, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from privcalc import keywords
+
 __all__ = ["BudgetExceeded", "Contradiction", "NotConfirmed", "PrivcalcError", "PrivcalcWarning", "Unreachable"]
+
+Call = TypeVar("Call", bound=Callable[..., Any])
 
 PACKAGE = str(Path(__file__).parent)
 
@@ -37,6 +43,18 @@ class PrivcalcError(ValueError):
     def __init__(self, *args: object) -> None:
         """Make the message one line, also if it shows a value printed on several, such as a column of a table."""
         super().__init__(*(re.sub(r"\s*\n\s*", " ", arg) if isinstance(arg, str) else arg for arg in args))
+
+
+class UnknownArgument(PrivcalcError, TypeError):
+    """A keyword that the function does not have.
+
+    Example:
+        >>> import privcalc as pc
+        >>> pc.noise_multiplier(target_epsilon=3.0, delta=1e-5)
+        Traceback (most recent call last):
+            ...
+        privcalc.errors.UnknownArgument: target_epsilon: is no argument of noise_multiplier; did you mean epsilon=?
+    """
 
 
 class BudgetExceeded(PrivcalcError):
@@ -103,6 +121,15 @@ def check_delta(delta: float, *records: object) -> None:
         warn(
             f"delta = {delta!r}: is not below 1/{known}, one over the number of records: to publish one of them, drawn "
             f"at random, has such a δ at ε = 0. Choose a δ well below, such as {0.01 / known:.1g}"
+        )
+
+
+def check_pass(steps: int, rate: float) -> None:
+    """Warn where steps do not go through the data once: they may be epochs."""
+    if steps > 1 and steps * rate < 1:
+        warn(
+            f"steps = {steps!r}: are {steps * rate:.2g} of a pass over the data, at the sampling rate {rate:.6g}: did "
+            f"you mean epochs={steps!r}?"
         )
 
 
@@ -318,3 +345,44 @@ def _is_scalar(value: object) -> bool:
         return False
     kind = f"{getattr(value, 'dtype', 'int')}".removeprefix("torch.")
     return kind.startswith(("int", "uint", "float", "bfloat"))
+
+
+def check_keywords(function: Callable[..., Any], name: str, given: Iterable[str]) -> None:
+    """Raise UnknownArgument for the first keyword that a function does not take, and nothing if there is none."""
+    try:
+        known = keywords.arguments(function)
+    except (LookupError, NameError, ValueError):  # any are taken, or nobody can tell
+        return
+    for word in given:
+        if word not in known:
+            one = keywords.meant(word, known)
+            hint = f"did you mean {one}=?" if one else f"it takes {', '.join(known) or 'none'}"
+            raise UnknownArgument(f"{word}: is no argument of {name}; {hint}")
+
+
+def suggests(function: Call) -> Call:
+    """Have a function say what was meant where a keyword is not its own; what it does is unchanged."""
+    name = function.__qualname__.removesuffix(".__init__").rpartition(".")[2]
+
+    @functools.wraps(function)
+    def called(*values: Any, **given: Any) -> Any:
+        try:
+            return function(*values, **given)
+        except TypeError:
+            check_keywords(function, name, given)
+            raise
+
+    return cast(Call, called)
+
+
+class Suggesting(ABCMeta):
+    """The type of classes that say so of the keywords they are made with."""
+
+    if not TYPE_CHECKING:
+
+        def __call__(cls, *values: Any, **given: Any) -> Any:
+            try:
+                return super().__call__(*values, **given)
+            except TypeError:
+                check_keywords(cls.__init__, cls.__name__, given)
+                raise

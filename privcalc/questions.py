@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, cast, overload
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast, overload
 
 from numpy.typing import ArrayLike, NDArray
 
 from privcalc import errors
-from privcalc.composition.ask import Answers
 from privcalc.enclosure import Enclosure, Enclosures
+from privcalc.errors import suggests
+from privcalc.notebook import Card
 from privcalc.numerics.floats import Floats
 from privcalc.relation import ADD_OR_REMOVE_ONE, Relation
+
+if TYPE_CHECKING:
+    from privcalc.composition.ask import Answers
 
 __all__ = ["Questions"]
 
@@ -20,25 +25,30 @@ Many = Sequence[Any] | NDArray[Any]
 """Where a number stands: an array, or a list, of some."""
 
 
-class Questions(ABC):
+class Questions(Card, ABC):
     """The questions of a run; a mechanism answers them as a run of one."""
 
     @abstractmethod
     def _answers(self, relation: Relation, group_size: int = 1) -> Answers:
         """For several questions about one relation, which share what is built."""
 
+    def _card(self) -> tuple[str, dict[str, object]]:
+        entries: tuple[tuple[object, int], ...] = self.run.entries  # type: ignore[attr-defined]
+        return "a run of", {f"{mechanism}": f"{count} ×" for mechanism, count in entries}
+
     @overload
     def epsilon(
-        self, *, delta: float, relation: Relation = ..., group_size: int = ..., records: int | None = ...
+        self, delta: float, *, relation: Relation = ..., group_size: int = ..., records: int | None = ...
     ) -> Enclosure: ...
     @overload
     def epsilon(
-        self, *, delta: Many, relation: Relation = ..., group_size: int = ..., records: int | None = ...
+        self, delta: Many, *, relation: Relation = ..., group_size: int = ..., records: int | None = ...
     ) -> Enclosures: ...
+    @suggests
     def epsilon(
         self,
-        *,
         delta: float | Many,
+        *,
         relation: Relation = ADD_OR_REMOVE_ONE,
         group_size: int = 1,
         records: int | None = None,
@@ -71,16 +81,17 @@ class Questions(ABC):
 
     @overload
     def delta(
-        self, *, epsilon: float, relation: Relation = ..., group_size: int = ..., records: int | None = ...
+        self, epsilon: float, *, relation: Relation = ..., group_size: int = ..., records: int | None = ...
     ) -> Enclosure: ...
     @overload
     def delta(
-        self, *, epsilon: Many, relation: Relation = ..., group_size: int = ..., records: int | None = ...
+        self, epsilon: Many, *, relation: Relation = ..., group_size: int = ..., records: int | None = ...
     ) -> Enclosures: ...
+    @suggests
     def delta(
         self,
-        *,
         epsilon: float | Many,
+        *,
         relation: Relation = ADD_OR_REMOVE_ONE,
         group_size: int = 1,
         records: int | None = None,
@@ -106,6 +117,7 @@ class Questions(ABC):
             return answers.deltas(errors.each("epsilon", epsilon, errors.epsilon))
         return answers.delta(errors.epsilon("epsilon", cast(float, epsilon)))
 
+    @suggests
     def advantage(self, *, relation: Relation = ADD_OR_REMOVE_ONE) -> Enclosure:
         """Total variation distance δ(0): the largest true positive rate minus false positive rate of any attack.
 
@@ -116,9 +128,10 @@ class Questions(ABC):
             >>> print(pc.Gaussian(noise_multiplier=1.0).advantage())
             0.382924922549
         """
-        return self.delta(epsilon=0.0, relation=relation)
+        return replace(self.delta(epsilon=0.0, relation=relation), asked=("advantage", ""))
 
-    def beta(self, *, alpha: float, relation: Relation = ADD_OR_REMOVE_ONE) -> Enclosure:
+    @suggests
+    def beta(self, alpha: float, *, relation: Relation = ADD_OR_REMOVE_ONE) -> Enclosure:
         """Trade-off curve: the smallest false negative rate of any attack with false positive rate ≤ α.
 
         Args:
@@ -137,6 +150,7 @@ class Questions(ABC):
         value = errors.real("alpha", alpha, "a probability in [0, 1]", low=0.0, high=1.0)
         return self._answers(relation).beta(value)
 
+    @suggests
     def bayes_risk(self, *, prior: float = 0.5, relation: Relation = ADD_OR_REMOVE_ONE) -> Enclosure:
         """The smallest error of any attack that guesses whether the record is there, which it is with this probability.
 
@@ -158,7 +172,8 @@ class Questions(ABC):
         share = errors.real("prior", prior, "a probability in (0, 1)", low=0.0, high=1.0, open_low=True, open_high=True)
         return self._answers(relation).bayes_risk(share)
 
-    def reconstruction(self, *, baseline: float, relation: Relation = ADD_OR_REMOVE_ONE) -> Enclosure:
+    @suggests
+    def reconstruction(self, baseline: float, *, relation: Relation = ADD_OR_REMOVE_ONE) -> Enclosure:
         """The largest probability that any attack reconstructs the record, or guesses an attribute: 1 − β(κ).
 
         Args:
@@ -183,6 +198,7 @@ class Questions(ABC):
         rate = errors.real("baseline", baseline, "a probability in [0, 1]", low=0.0, high=1.0)
         return self._answers(relation).reconstruction(rate)
 
+    @suggests
     def gdp_mu(self, *, delta: float = 0.0, relation: Relation = ADD_OR_REMOVE_ONE) -> Enclosure:
         """The smallest μ with δ_run(ε) ≤ δ₀ + (1 − δ₀)·δ_μ(ε) for all real ε: μ-GDP except with probability δ₀.
 
@@ -199,6 +215,7 @@ class Questions(ABC):
         value = errors.delta("delta", delta)
         return self._answers(relation).gdp_mu(value)
 
+    @suggests
     def rdp(self, orders: ArrayLike, *, relation: Relation = ADD_OR_REMOVE_ONE) -> Floats:
         """Rényi divergences: for each order α an ε(α) such that D_α ≤ ε(α) in both directions. Upper bounds.
 
@@ -218,6 +235,7 @@ class Questions(ABC):
         """
         return self._answers(relation).rdp(errors.orders("orders", orders))
 
+    @suggests
     def zcdp(self, *, relation: Relation = ADD_OR_REMOVE_ONE) -> tuple[float, float]:
         """(ρ, ξ) such that the run is (ξ, ρ)-zCDP: D_α ≤ ξ + ρα for every α > 1. Upper bounds.
 

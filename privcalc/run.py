@@ -6,22 +6,26 @@ count).
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+import dataclasses
+import functools
+import importlib
+import pkgutil
+from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from privcalc import errors
 from privcalc.composition.ask import Answers
-from privcalc.composition.group import Group
-from privcalc.composition.sides import Sides, compose
+from privcalc.composition.sides import Group, Sides, compose
+from privcalc.errors import PrivcalcError, Suggesting
 from privcalc.pairs.dominating import Pairs
 from privcalc.pairs.gaussian import GaussianPair
 from privcalc.pairs.pair import Pair
 from privcalc.questions import Questions
 from privcalc.relation import REPLACE_ONE, Relation
 
-__all__ = ["Mechanism", "Run"]
+__all__ = ["Additive", "ByNumber", "Grouped", "Mechanism", "Run", "Shown", "known"]
 
 
 @dataclass(frozen=True)
@@ -55,6 +59,12 @@ class Run(Questions):
     def run(self) -> Run:
         """This object itself."""
         return self
+
+    @property
+    def unit(self) -> str:
+        """Whom its guarantee protects where nobody named the unit: clipping each record protects no person."""
+        units = {mechanism.unit for mechanism, _ in self.entries}
+        return units.pop() if len(units) == 1 else Mechanism.unit
 
     @classmethod
     def of(cls, parts: Iterable[Mechanism | Run]) -> Run:
@@ -90,21 +100,24 @@ class Run(Questions):
     def _answers(self, relation: Relation, group_size: int = 1) -> Answers:
         return Answers(self._sides, relation, Group(group_size, self._group) if group_size > 1 else None)
 
-    def _group(self, relation: Relation, removed: int, added: int) -> Sides | None:
+    def _group(self, relation: Relation, removed: int, added: int, total: int) -> Sides | None:
         """The same for two data sets that differ in so many records; None where only a chain of neighbours is known."""
-        found = [(mechanism.group(relation, removed, added), count) for mechanism, count in self.entries]
+        found = [(mechanism.group(relation, removed, added, total), count) for mechanism, count in self.entries]
         known = [(pairs, count) for pairs, count in found if pairs is not None]
         return compose(known) if len(known) == len(found) else None
 
 
-NEEDS = ("normaliser", "clip_norm", "candidates", "monotone", "parts", "keys", "trials")
-"""Assumptions of a certificate that the use of a mechanism may need; a scheme needs ``sampling`` by itself."""
+NEEDS = (
+    *("normaliser", "clip_norm", "candidates", "questions", "monotone", "parts", "keys", "trials", "guarantee"),
+    "records_per_unit",
+)
+"""Lines of a certificate that the use of a mechanism may need; a scheme needs ``sampling`` by itself."""
 
 KINDS: dict[str, type[Mechanism]] = {}
 """The registry: mechanisms by their name in JSON. A class enters when it is defined."""
 
 
-class Mechanism(Questions, ABC):
+class Mechanism(Questions, metaclass=Suggesting):
     """One release. ``mechanism * n`` repeats it, ``a + b`` composes; both give a :class:`Run`.
 
     All questions of a run (``epsilon``, ``delta``, …) can be asked of a mechanism: it is a run of one.
@@ -114,6 +127,7 @@ class Mechanism(Questions, ABC):
     Attributes:
         kind: its name in JSON, the class's own; None if it cannot be written down.
         page: the page in ``proofs/`` that its pairs rely on.
+        unit: whom its guarantee protects where nobody names the unit.
         needs: what a certificate must say of its use, some of :data:`NEEDS`.
         draws: the method of a ledger that draws it and charges in one call; None if other code must.
         scheme: how batches are drawn that it is true of, in the words of certificates; None if it samples nothing.
@@ -121,6 +135,7 @@ class Mechanism(Questions, ABC):
 
     kind: ClassVar[str | None]
     page: ClassVar[str]
+    unit: ClassVar[str] = "one record"
     needs: ClassVar[tuple[str, ...]]
     draws: ClassVar[str | None]
     scheme: ClassVar[str | None]
@@ -211,21 +226,19 @@ class Mechanism(Questions, ABC):
         """
         return ()
 
-    def group(self, relation: Relation, removed: int, added: int) -> Pairs | None:
+    def group(self, relation: Relation, removed: int, added: int, total: int) -> Pairs | None:
         """The pairs of data sets that differ in ``removed`` records of the first and ``added`` ones of the second.
 
-        None where they are not known.
-
-        Under replace-one both are the number of those replaced. None: the rule for a chain of neighbours is the best
-        bound.
+        At most so many each, and ``total`` together. Under replace-one both are the number of those replaced. None
+        where they are not known: the rule for a chain of neighbours is the best bound.
         """
         pairs = self.pairs(relation)
         if pairs.attained is not None or pairs.forward.gdp is None or pairs.backward.gdp != pairs.forward.gdp:
             return None
-        if pairs.others.attains[1] + 1 < removed + (0 if relation is REPLACE_ONE else added):
-            return None  # the data set of which the pair is known has fewer records than the group
         # A chain of k neighbours, each step μ-GDP, is kμ-GDP (Dong, Roth, Su 2022, Theorem 2.14).
-        steps = removed if relation is REPLACE_ONE else removed + added
+        steps = removed if relation is REPLACE_ONE else total
+        if pairs.others.attains[1] + 1 < steps:
+            return None  # the data set of which the pair is known has fewer records than the group
         pair = GaussianPair(steps * pairs.forward.gdp)
         return Pairs(pair, pair, others=pairs.others)
 
@@ -247,3 +260,100 @@ class Mechanism(Questions, ABC):
 
     def __radd__(self, other: Mechanism | Run | int) -> Run:
         return self.run.__radd__(other)
+
+
+_ARGUMENTS = {"level": "epsilon", "failure": "delta"}
+"""Fields whose argument has the name of a question."""
+
+
+class Shown(Mechanism):
+    """A mechanism that is shown as the call that makes it, its arguments by name."""
+
+    def _set(self, **values: object) -> None:
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+    def _arguments(self) -> str:
+        given = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}  # type: ignore[arg-type]
+        shown = {name: list(value) if isinstance(value, tuple) else value for name, value in given.items()}
+        return ", ".join(
+            f"{_ARGUMENTS.get(name, name)}={value!r}" for name, value in shown.items() if name != "relation"
+        )
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._arguments()})"
+
+
+class Grouped(Mechanism):
+    """A mechanism that knows the pairs of data sets that differ in any number of records (``proofs/users.md``, §2)."""
+
+    @abstractmethod
+    def group(self, relation: Relation, removed: int, added: int, total: int) -> Pairs:
+        """As of any mechanism."""
+
+    def pairs(self, relation: Relation) -> Pairs:
+        """A replaced record is one removed and one added."""
+        added = int(relation is REPLACE_ONE)
+        return self.group(relation, 1, added, 1 + added)
+
+
+class ByNumber(Grouped):
+    """One to which it only matters how many they are, removed and added together."""
+
+    @abstractmethod
+    def apart(self, records: int) -> Pairs:
+        """The pairs of data sets that differ in so many records."""
+
+    def group(self, relation: Relation, removed: int, added: int, total: int) -> Pairs:
+        return self.apart(total)
+
+
+class Additive(Mechanism):
+    """A sum of contributions of norm at most C, and noise of ``multiplier``·C in every coordinate."""
+
+    needs = ("normaliser", "clip_norm")
+
+    def __init_subclass__(cls, **words: object) -> None:
+        super().__init_subclass__(**words)
+        if not {"normaliser", "clip_norm"} <= set(cls.needs):
+            raise PrivcalcError(
+                f"{cls.__name__}: needs = {cls.needs!r}: must have normaliser and clip_norm, as all noise on a sum"
+            )
+
+    @property
+    @abstractmethod
+    def multiplier(self) -> float:
+        """The noise's scale over C: a standard deviation, of Laplace noise the scale."""
+
+    @property
+    def norm(self) -> Literal[1, 2]:
+        """Which norm of a contribution is bounded: L1 or L2."""
+        return 2
+
+    @property
+    def finer(self) -> int:
+        """By how many powers of two its noise is drawn on a finer grid than sums are rounded to."""
+        return 0
+
+    @property
+    def blur(self) -> float:
+        """By how much more than a sum's rounding moves it that of a coded row does, which is made of several sums."""
+        return 0.0
+
+    @property
+    def whole(self) -> bool:
+        """Whether sums and noise are whole numbers."""
+        return False
+
+
+def known() -> dict[str, type[Mechanism]]:
+    """The registry of all mechanisms by their name in JSON, those included that nobody has asked for yet."""
+    _load()
+    return KINDS
+
+
+@functools.cache
+def _load() -> None:
+    package = importlib.import_module("privcalc.mechanisms")
+    for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+        importlib.import_module(module.name)

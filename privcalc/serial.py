@@ -22,9 +22,8 @@ from privcalc.enclosure import Enclosure, Guarantee
 from privcalc.errors import NotConfirmed, PrivcalcError
 from privcalc.errors import count as whole
 from privcalc.files import DOCUMENT, read_whole
-from privcalc.mechanisms import known
 from privcalc.relation import Relation
-from privcalc.run import KINDS, Mechanism, Run
+from privcalc.run import KINDS, Mechanism, Run, known
 from privcalc.strategies import (
     BLT,
     BallsInBins,

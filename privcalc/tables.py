@@ -12,6 +12,7 @@ from privcalc import errors
 from privcalc.composition.ask import usual
 from privcalc.composition.curve import Curve
 from privcalc.composition.direction import Bound
+from privcalc.errors import suggests
 from privcalc.numerics.floats import UNIT, Floats
 from privcalc.relation import ADD_OR_REMOVE_ONE, Relation, check_relation
 from privcalc.run import Mechanism, Run
@@ -24,6 +25,7 @@ def _check_run(run: object) -> None:
         raise errors.PrivcalcError(f"run = {run!r}: must be a mechanism or a run")
 
 
+@suggests
 def profile_table(
     run: Mechanism | Run, epsilons: ArrayLike, *, relation: Relation = ADD_OR_REMOVE_ONE
 ) -> NDArray[np.void]:
@@ -42,6 +44,7 @@ def profile_table(
     return _table("epsilon", list(zip(points.tolist(), found.lower.tolist(), found.upper.tolist(), strict=True)))
 
 
+@suggests
 def tradeoff_table(
     run: Mechanism | Run, alphas: ArrayLike, *, relation: Relation = ADD_OR_REMOVE_ONE
 ) -> NDArray[np.void]:

@@ -15,11 +15,12 @@ import json
 import os
 import sys
 import unicodedata
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import ParamSpec, TextIO
 
-from privcalc.errors import PrivcalcError
+from privcalc.errors import PrivcalcError, PrivcalcWarning
 
 __all__ = [
     "INPUT",
@@ -157,6 +158,21 @@ def _opened(stream: TextIO | None) -> Iterator[TextIO]:
         yield stream
 
 
+@contextmanager
+def _warned(name: str) -> Iterator[None]:
+    """Warnings of this library as lines on standard error, each once, without the place in our code; others as ever."""
+    with warnings.catch_warnings(record=True) as found:
+        try:
+            yield
+        finally:
+            ours = [one for one in found if issubclass(one.category, PrivcalcWarning)]
+            for text in dict.fromkeys(str(one.message) for one in ours):
+                fail(name, f"warning: {text}")
+    for one in found:
+        if one not in ours:
+            warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
+
+
 def command(name: str) -> Callable[[Callable[Arguments, int]], Callable[Arguments, int]]:
     """Make a function that returns an exit status the main function of a command.
 
@@ -176,7 +192,8 @@ def command(name: str) -> Callable[[Callable[Arguments, int]], Callable[Argument
                     parser: SystemExit | None = None
                     status = 0
                     try:
-                        status = main(*arguments, **named)
+                        with _warned(name):
+                            status = main(*arguments, **named)
                     except SystemExit as ending:
                         parser = ending
                     except (PrivcalcError, OSError) as error:

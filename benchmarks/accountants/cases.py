@@ -196,6 +196,11 @@ def groups() -> Iterator[tuple[bool, pc.Run, float, int]]:
     yield False, pc.Gaussian(20.0) * 100, 1e-6, 10
     yield False, pc.Gaussian(100.0) * 1_000, 1e-9, 50
     yield False, pc.Laplace(20.0) * 10, 1e-5, 4
+    yield False, pc.Laplace(10.0) * 100, 1e-6, 2
+    yield False, pc.ExponentialMechanism(0.1) * 100, 1e-6, 2
+    yield False, pc.RandomizedResponse(0.1) * 100, 1e-6, 2
+    yield False, pc.PermuteAndFlip(0.1) * 100, 1e-6, 2
+    yield False, pc.Laplace(10.0) * 10 + pc.Gaussian(5.0) * 10 + pc.ExponentialMechanism(0.1) * 10, 1e-6, 2
     yield False, sampled(0.01, 2.0, 100), 1e-5, 2
     yield False, sampled(0.001, 1.0, 1_000), 1e-6, 8
     yield False, sampled(0.01, 1.0, 1_000), 1e-6, 8

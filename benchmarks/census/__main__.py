@@ -19,9 +19,9 @@ from typing import Any
 
 import privcalc as pc
 from benchmarks.claims.__main__ import host, quoted
+from privcalc.enclosure import downward, upward
 from privcalc.files import write_whole
 from privcalc.mechanisms.discrete_gaussian import unit_mu
-from privcalc.rounding import downward, upward
 from privcalc.run import Run
 from privcalc.serial import Json, read_json
 from privcalc.terminal import command

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from privcalc import pictures
-from privcalc.calibration.noises import Compared, compare_noise
+from privcalc.calibration.plans import Compared, compare_noise
 from privcalc.strategies import (
     BLT,
     Dense,

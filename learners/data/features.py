@@ -96,7 +96,7 @@ def _encode(pixels: NDArray[np.generic], device: str, batch: int, progress: bool
     model = EfficientNet.from_pretrained("efficientnet-lite0", weights_path=weights).eval().to(device)
     found, batch = [], min(batch, AT_ONCE) if device == "cpu" else batch
     with torch.inference_mode():
-        for i in tqdm(range(0, len(pixels), batch), disable=not progress, desc="features", unit="batch"):
+        for i in tqdm(range(0, len(pixels), batch), disable=None if progress else True, desc="features", unit="batch"):
             x = _as_input(torch.from_numpy(np.ascontiguousarray(pixels[i : i + batch])).to(device))
             codes = (model.extract_features(x).mean((2, 3)) * SCALE).round().clamp(0, 255)
             found.append(codes.to(torch.uint8).cpu().numpy())

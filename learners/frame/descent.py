@@ -110,7 +110,9 @@ class Descent(Learner):
     def _steps(self, plan: Plan) -> Iterator[int]:
         """A number for each release, 1, 2, …, with a bar that shows the ε spent so far by the plan."""
         every, each = max(1, plan.releases // DISPLAYS), plan.releases // plan.steps
-        with tqdm(total=plan.releases, disable=not self.progress, desc=type(self).__name__, unit="step") as bar:
+        with tqdm(
+            total=plan.releases, disable=None if self.progress else True, desc=type(self).__name__, unit="step"
+        ) as bar:
             for t in range(1, plan.releases + 1):
                 yield t
                 if self.progress and (t % every == 0 or t == plan.releases):

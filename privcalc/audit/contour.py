@@ -19,8 +19,7 @@ import numpy as np
 from privcalc.audit.panels import BLOCK, Sheet
 from privcalc.audit.polynomial import Line, NormTable
 from privcalc.audit.sums import Bank
-from privcalc.numerics.floats import UNIT, Floats
-from privcalc.numerics.interfaces import Complexes
+from privcalc.numerics.floats import UNIT, Complexes, Floats
 from privcalc.numerics.routes.rules import Indices
 
 DIGITS = 9.5

@@ -14,7 +14,7 @@ from privcalc.audit.sensitive import ratios
 from privcalc.ledger.budgets import rounded
 from privcalc.ledger.rules import Single
 from privcalc.mechanisms.gaussian import Gaussian
-from privcalc.mechanisms.guarantees import GDP, RDP
+from privcalc.mechanisms.guarantees import GDP, RDP, PureDP
 from privcalc.mechanisms.poisson import PoissonSampled
 from privcalc.numerics.floats import UNIT, Floats
 from privcalc.relation import ADD_OR_REMOVE_ONE, REPLACE_ONE, Relation, check_relation
@@ -44,6 +44,9 @@ class IndividualFilter(Single):
     Args:
         records: how many records.
         mu: full batches: Σ(r/z)² ≤ mu² for each record (Feldman, Zrnic 2021; Koskela, Tobaben, Honkela 2022).
+        epsilon: instead of mu: Laplace noise of scale z on each coordinate, norms in ℓ₁, Σr/z ≤ epsilon for each record
+            (Ebadi, Sands, Schneider 2015): pure budgets, such as those of devices that answer questions one by one.
+            A release of any other kind whose ε for a record is e has the norm e at the noise multiplier 1.
         orders: instead of mu: Rényi orders, fixed now, with
         epsilons: Σ D_α ≤ ε(α) at every order, in the worse direction: the only filter that is proved for sampled steps.
         rate: sampling rate; below 1 with orders only.
@@ -55,6 +58,9 @@ class IndividualFilter(Single):
         >>> steps = np.array([gate.charge(np.array([1.0, 0.5]), noise_multiplier=20.0) for _ in range(20)])
         >>> print(steps.sum(axis=0), gate.mechanism(pc.ADD_OR_REMOVE_ONE), gate.mechanism(pc.REPLACE_ONE))
         [ 4 16] GDP(mu=0.1, relation=add-or-remove-one) GDP(mu=0.2, relation=replace-one)
+        >>> device = pc.IndividualFilter(records=1, epsilon=1.0)
+        >>> print([bool(device.charge([e], noise_multiplier=1.0)[0]) for e in (0.5, 0.25, 0.375, 0.25)])
+        [True, True, False, True]
     """
 
     def __init__(
@@ -62,27 +68,31 @@ class IndividualFilter(Single):
         records: int,
         mu: float | None = None,
         *,
+        epsilon: float | None = None,
         orders: ArrayLike | None = None,
         epsilons: ArrayLike | None = None,
         rate: float = 1.0,
     ) -> None:
         self._size = errors.count("records", records, least=1)
         self._rate = errors.rate("rate", rate)
-        if (mu is None) != (orders is not None and epsilons is not None) or (
-            mu is not None and (orders, epsilons) != (None, None)
-        ):
-            raise errors.PrivcalcError("mu, orders, epsilons: must be mu alone, or orders with epsilons")
-        if mu is not None and self._rate < 1:
+        budgets = [mu is not None, epsilon is not None, orders is not None or epsilons is not None]
+        if sum(budgets) != 1 or (orders is None) != (epsilons is None):
             raise errors.PrivcalcError(
-                f"rate = {rate!r}: must be 1 for a budget of mu; sampled steps need orders and epsilons"
+                "mu, epsilon, orders, epsilons: must be mu alone, epsilon alone, or orders with epsilons"
             )
-        self._gdp = None if mu is None else GDP(mu)
+        if not budgets[2] and self._rate < 1:
+            raise errors.PrivcalcError(
+                f"rate = {rate!r}: must be 1 for a budget of mu or epsilon; sampled steps need orders and epsilons"
+            )
+        pure = None if epsilon is None else PureDP(epsilon)
+        self._sum: GDP | PureDP | None = pure if mu is None else GDP(mu)
         self._rdp = None if orders is None or epsilons is None else RDP(orders, epsilons)
         if self._rdp is not None and math.inf in (*self._rdp.orders, *self._rdp.epsilons):
             raise errors.PrivcalcError(f"orders = {orders!r}, epsilons = {epsilons!r}: must be finite")
         self._spent = np.zeros((1 if self._rdp is None else len(self._rdp.orders), self._size))
         self._before: Floats | None = None
-        self._unit = Fraction(0)  # the first step's noise²: steps with the same noise are added without rounding
+        self._unit = Fraction(0)  # the first step's noise: steps with the same noise are added without rounding
+        self._power = 1 if isinstance(self._sum, PureDP) else 2
         self._tables: dict[float, Floats] = {}
         self._lock = threading.Lock()
         self.closed = False
@@ -94,20 +104,20 @@ class IndividualFilter(Single):
             PrivcalcError: for a Rényi filter under another relation than add-or-remove-one, for which it is not proved.
         """
         check_relation(relation)
-        if self._gdp is not None:
-            if relation is ADD_OR_REMOVE_ONE:
-                return self._gdp
-            if relation is REPLACE_ONE:
-                return GDP(2 * self._gdp.mu, relation=relation)
-        elif relation is ADD_OR_REMOVE_ONE and self._rdp is not None:
-            return self._rdp
+        kept = self._sum or self._rdp
+        if relation is ADD_OR_REMOVE_ONE and kept is not None:
+            return kept
+        if relation is REPLACE_ONE and isinstance(kept, PureDP):
+            return PureDP(2 * kept.level, relation=relation)
+        if relation is REPLACE_ONE and isinstance(kept, GDP):
+            return GDP(2 * kept.mu, relation=relation)
         raise errors.PrivcalcError(
-            f"relation = {relation}: this filter is proved for add-or-remove-one, with mu also replace-one"
+            f"relation = {relation}: this filter is proved for add-or-remove-one, with mu or epsilon also replace-one"
         )
 
     @property
     def charged(self) -> Floats:
-        """What each record was charged: its share of what adds up, Σ(r/z)² or ε(α) of the worst order; rounded up.
+        """What each record was charged: its share of Σ(r/z)², of Σr/z, or of ε(α) at the worst order; rounded up.
 
         Secret, as are the norms that it comes from.
         """
@@ -169,21 +179,22 @@ class IndividualFilter(Single):
         """Who may take part in a step, and all sums with it."""
         noise = errors.scale("noise_multiplier", noise)
         r = np.minimum(ratios("norms", norms, self._size, clip_norm).astype(np.float64), 1.0)
-        self._unit = self._unit or Fraction(noise) ** 2
-        after = self._after_gdp(r, noise) if self._rdp is None else self._after_rdp(self._rdp, r, noise)
+        self._unit = self._unit or Fraction(noise)
+        after = self._after_sum(r, noise) if self._rdp is None else self._after_rdp(self._rdp, r, noise)
         return np.all(after <= self._limits()[:, None], axis=0), after  # whose sum is ∞ or NaN stays out
 
     def _limits(self) -> Floats:
-        """What the sums may come to: mu²·(first noise)², rounded down, or ε(α)."""
-        if self._gdp is None:
+        """What the sums may come to: (mu · first noise)², epsilon · first noise, rounded down, or ε(α)."""
+        if self._sum is None:
             assert self._rdp is not None
             return np.array(self._rdp.epsilons)
-        return np.array([rounded(Fraction(self._gdp.mu) ** 2 * self._unit, up=False)])
+        budget = self._sum.level if isinstance(self._sum, PureDP) else self._sum.mu
+        return np.array([rounded((Fraction(budget) * self._unit) ** self._power, up=False)])
 
-    def _after_gdp(self, r: Floats, noise: float) -> Floats:
-        """Σr²·(first noise/noise)²; each operation is rounded up where it is not exact."""
-        weight = self._unit / Fraction(noise) ** 2
-        cost = _square_up(r)
+    def _after_sum(self, r: Floats, noise: float) -> Floats:
+        """Σr²·(first noise/noise)², without squares for a budget of ε; each operation is rounded up if inexact."""
+        weight = (self._unit / Fraction(noise)) ** self._power
+        cost = r if self._power == 1 else _square_up(r)
         if weight != 1:
             cost = np.where(r > 0, cost * rounded(weight, up=True) * (1 + 4 * UNIT) + 5e-324, 0.0)
         return _sum_up(self._spent, cost[None, :])
@@ -199,7 +210,7 @@ class IndividualFilter(Single):
         return (self._spent + cost) * (1 + 2 * UNIT)
 
     def __repr__(self) -> str:
-        return f"IndividualFilter({self._size} records, {self._gdp or self._rdp}, rate={self._rate!r})"
+        return f"IndividualFilter({self._size} records, {self._sum or self._rdp}, rate={self._rate!r})"
 
 
 def _table(orders: Floats, noise: float, rate: float) -> Floats:

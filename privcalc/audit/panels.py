@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from privcalc.audit.polynomial import NODES, THETA, TO_CHEBYSHEV, Line, NormTable, Panel, TableFailed, fit
 from privcalc.audit.sums import Bank
 from privcalc.numerics.elementary import log1p
-from privcalc.numerics.floats import UNIT, Floats
-from privcalc.numerics.interfaces import Complexes, RealValues
+from privcalc.numerics.floats import UNIT, Complexes, Floats
+from privcalc.numerics.interfaces import RealValues
 from privcalc.numerics.routes.many import pieces
 from privcalc.numerics.routes.rules import Indices, Rows, Rule, rules
 from privcalc.numerics.special import mills

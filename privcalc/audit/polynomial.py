@@ -17,8 +17,7 @@ import numpy as np
 from numpy.polynomial import chebyshev
 
 from privcalc.audit.sums import MOMENTS
-from privcalc.numerics.floats import UNIT, Floats
-from privcalc.numerics.interfaces import Complexes
+from privcalc.numerics.floats import UNIT, Complexes, Floats
 
 NODES = 22
 """Interpolation nodes of a panel."""

@@ -10,10 +10,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from privcalc import errors
 from privcalc.audit import gdp, sampled, store
-from privcalc.audit.doubts import EMPTY, Doubts
 from privcalc.audit.sensitive import ESTIMATE, FILLED, FULL, WARNING, RealisedValues, Sensitive, position, ratios
 from privcalc.audit.sums import Indices
-from privcalc.audit.tally import Tally
+from privcalc.audit.tally import EMPTY, Doubts, Tally
+from privcalc.errors import suggests
 from privcalc.mechanisms.gaussian import Gaussian
 from privcalc.mechanisms.poisson import PoissonSampled
 from privcalc.mechanisms.sampler import released
@@ -58,6 +58,7 @@ class RealisedLosses(Sensitive):
         [2.992983 1.3788   0.      ] [0.717635 0.358818 0.      ]
     """
 
+    @suggests
     def __init__(
         self,
         records: int,

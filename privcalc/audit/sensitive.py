@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from privcalc import errors
+from privcalc.notebook import Card
 from privcalc.numerics.floats import Floats
 from privcalc.relation import ADD_OR_REMOVE_ONE, Relation
 
@@ -63,7 +64,7 @@ def _said(func: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class RealisedValues(Sensitive):
+class RealisedValues(Sensitive, Card):
     """One realised number per record, such as ε at a δ.
 
     Printing gives no values; NumPy's functions take it as an array.
@@ -112,6 +113,14 @@ class RealisedValues(Sensitive):
 
     def __len__(self) -> int:
         return int(self.values.size)
+
+    def _card(self) -> tuple[str, dict[str, object]]:
+        return f"realised {self.what}", {
+            "records": self.values.size,
+            "neighbours by": self.relation,
+            "grade": self.grade,
+            "warning": WARNING,
+        }
 
     def __repr__(self) -> str:
         return f"RealisedValues({self.what} of {self.values.size} records, {self.relation}, {self.grade}; {WARNING})"

@@ -1,23 +1,85 @@
-"""The tally of a run's steps and of each record's norms in them; of several runs and of shards, too."""
+"""The tally of a run's steps and of each record's norms in them; of several runs and of shards, too.
+
+With the steps comes what contradicts a claim: batches that no coins of the stated rate drew (``proofs/audits.md``, §1).
+"""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from privcalc import errors
 from privcalc.audit import store
+from privcalc.audit.sensitive import ratios
 from privcalc.audit.sums import Bank, Indices, Moments
 from privcalc.mechanisms.gaussian import Gaussian
 from privcalc.mechanisms.poisson import PoissonSampled
 from privcalc.numerics.floats import UNIT, Floats
 from privcalc.run import Run
+from privcalc.tripwire import Sizes
 
-__all__ = ["Tally"]
+CHOSEN = "If the indices were not the batches but records that you chose to measure, make an audit of these alone"
+"""What else batches of one size may be."""
+
+EMPTY = (
+    "losses: have no step, so that ε is 0 for all: were they made anew after the run? Each step of it wants an update"
+)
+"""Of answers before the first step."""
+
+
+class Doubts:
+    """The doubts that an audit found, each said once: when found, or with the first answer after loading or joining.
+
+    Args:
+        records: how many.
+        before: what was found before it was saved, or joined.
+
+    Attributes:
+        found: all that was found, in words.
+    """
+
+    def __init__(self, records: int, before: tuple[str, ...] = ()) -> None:
+        self.found = before
+        self._untold, self._told = before, False
+        self._records = records
+        self._sizes: dict[float, Sizes] = {}
+
+    def add(self, size: int, rate: float) -> None:
+        """The size of one more batch, and the rate at which it was drawn."""
+        sizes = self._sizes.setdefault(rate, Sizes(rate, self._records))
+        sizes.add(size)
+        if sizes.doubt is not None and not self._told:
+            self._told = True
+            self.found += (f"{sizes.doubt}. {CHOSEN}",)
+            errors.warn(self.found[-1])
+
+    def and_those(self, other: Doubts, records: int) -> Doubts:
+        """Both, for what was measured, of so many records together; steps that follow are looked at anew."""
+        return Doubts(records, tuple(dict.fromkeys([*self.found, *other.found])))
+
+    def untold(self) -> tuple[str, ...]:
+        """What was found and not yet said here: it is said now."""
+        untold, self._untold = self._untold, ()
+        return untold
+
+    @property
+    def saved(self) -> dict[str, Any]:
+        """For a file."""
+        return {"doubt": list(self.found)}
+
+    @classmethod
+    def restored(cls, records: int, saved: Mapping[str, Any]) -> Self:
+        """From a file, of which older ones have one doubt at most."""
+        told = saved["doubt"]
+        return cls(records, () if told is None else (told,) if isinstance(told, str) else tuple(map(str, told)))
+
+
+__all__ = ["EMPTY", "Doubts", "Tally", "totals"]
 
 
 class Tally:
@@ -164,3 +226,32 @@ class Tally:
             bank.spread, bank.count = errors.epsilon("spread", spread), errors.count("count", count)
             found.banks.append(bank)
         return found
+
+
+def totals(norms: ArrayLike, persons: ArrayLike) -> Floats:
+    """Bound each person's contributions by the sum of their norms, for :meth:`privcalc.RealisedLosses.update`.
+
+    Args:
+        norms: of each record's contribution, over one record's clip norm: in [0, 1].
+        persons: whose each record is.
+
+    Returns:
+        A number per person, rounded up, in the order of ``numpy.unique(persons)``, which are the ``ids`` to give.
+
+    Example:
+        >>> import numpy as np
+        >>> import privcalc as pc
+        >>> whose, step = ["ann", "bob", "ann"], pc.UserSampled(pc.Gaussian(noise_multiplier=20.0), rate=1.0, records=2)
+        >>> losses = pc.RealisedLosses.of(step, records=2, ids=["ann", "bob"])
+        >>> losses.update(totals([1.0, 0.2, 0.5], whose))
+        >>> print(np.asarray(losses.mu()).round(6))
+        [0.075 0.01 ]
+    """
+    found = errors.array("persons", persons)
+    if found.ndim != 1 or found.dtype.kind not in "iuUS":
+        raise errors.PrivcalcError("persons: must be one whole number or text for each record, in one row")
+    own = np.minimum(ratios("norms", norms, found.size), 1.0).astype(np.float64)
+    names, whose = np.unique(found, return_inverse=True)
+    return np.asarray(
+        np.bincount(whose, weights=own, minlength=names.size) * (1 + 2 * found.size * UNIT), dtype=np.float64
+    )

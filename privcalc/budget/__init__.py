@@ -2,6 +2,8 @@
 
 from privcalc.budget.budget import Budget
 from privcalc.budget.history import Reservation
+from privcalc.budget.managed import Standing
+from privcalc.budget.pool import cap_for
 from privcalc.budget.readmission import readmit
 
-__all__ = ["Budget", "Reservation", "readmit"]
+__all__ = ["Budget", "Reservation", "Standing", "cap_for", "readmit"]

@@ -12,29 +12,33 @@ from __future__ import annotations
 
 import os
 import secrets
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from privcalc import errors
-from privcalc.budget.history import Reservation, Rules, chain_of, charge_line
+from privcalc.budget.history import Reservation, Rules, chain_of, charge_line, course, known_as
+from privcalc.budget.managed import Managed
 from privcalc.budget.pool import Odometer, Pool
 from privcalc.budget.reserved import Reserved, anchored, check_open, settle, settled
 from privcalc.enclosure import Enclosure
 from privcalc.errors import PrivcalcError
 from privcalc.ledger.book import Book, uses_of
-from privcalc.ledger.rules import Single
 from privcalc.ledger.terms import Terms, check_label
 from privcalc.log.database import Transaction, Witness
 from privcalc.log.file import line_of, read
 from privcalc.log.lines import hash_in
+from privcalc.notebook import Card
 from privcalc.numerics.floats import Floats
 from privcalc.relation import ADD_OR_REMOVE_ONE, Relation
 from privcalc.run import Mechanism, Run
 from privcalc.serial import Json, parse
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 __all__ = ["Budget"]
 
 
-class Budget(Single):
+class Budget(Managed, Card):
     """The budget of one data set, kept in a database; it is opened here, and made by :meth:`create`.
 
     A ledger that is given it reserves its whole plan (or cap) there before it draws, atomically, or is refused. Every
@@ -52,6 +56,8 @@ class Budget(Single):
         witness: a file, apart from the store, that remembers how far the history had come, so that an older copy of the
             store is seen even by who never used it. A budget that was made with one is opened with one; a new file is
             warned of.
+        team: for whom it is opened: what is charged is counted as the team's, and keeps to its share, if teams have
+            some.
 
     Raises:
         PrivcalcError: if there is no such budget, it is about something else, or the store is none.
@@ -83,8 +89,10 @@ class Budget(Single):
         relation: Relation | None = None,
         unit: str | None = None,
         witness: str | os.PathLike[str] | None = None,
+        team: str | None = None,
     ) -> None:
-        name = check_label(dataset, name="dataset")
+        name = known_as(url, check_label(dataset, name="dataset"))
+        self.team = None if team is None else check_label(team, name="team")
         seer = None if witness is None else Witness(witness, name)
         known = seer is not None and seer.seen() is not None
         self._chain = chain_of(url, name, seer)
@@ -144,6 +152,8 @@ class Budget(Single):
             raise PrivcalcError(f"cap = {cap!r}: must be GDP, ZCDP, RDP or PureDP")
         own: Relation = getattr(cap, "relation", ADD_OR_REMOVE_ONE)
         rules = Rules(dataset, cap, own if relation is None else relation, unit, witnessed=witness is not None)
+        if (one := known_as(url, dataset)) != dataset:
+            raise PrivcalcError(f"dataset = {dataset!r}: is what {one!r} goes by in this store; choose another name")
         chain = chain_of(url, dataset, None if witness is None else Witness(witness, dataset))
         chain.begin(rules.to_json(secrets.token_hex(16)))
         return cls(url, dataset=dataset, witness=witness)
@@ -232,7 +242,12 @@ class Budget(Single):
         Raises:
             PrivcalcError: if the cap has no proof for a mechanism.
         """
-        return self._pool.would_exceed(uses_of(mechanism))
+        run, history = uses_of(mechanism), self._chain.locked(lambda _: self._chain.history)
+        try:
+            history.check(run, self.team)
+        except errors.BudgetExceeded:
+            return True
+        return False
 
     def reserve(self, mechanism: Mechanism | Run, *, label: str | None = None) -> str:
         """Charge for what runs without a ledger, before it runs.
@@ -258,8 +273,8 @@ class Budget(Single):
 
         def act(_: Transaction) -> str:
             if name not in self._chain.history.reservations:
-                self._chain.history.pool.check(run)
-                self._chain.append(charge_line("reserve", name, run, by="hand", bound="plan", label=label))
+                self._chain.history.check(run, self.team)
+                self._chain.append(charge_line("reserve", name, run, self.team, by="hand", bound="plan", label=label))
             return name
 
         return self._chain.locked(act)
@@ -327,7 +342,7 @@ class Budget(Single):
             PrivcalcError: if its relation or unit are others, or its noise has a seed and protects nobody.
         """
         self.check(terms)
-        return Reserved(self._chain, terms)
+        return Reserved(self._chain, terms, self.team)
 
     def check(self, terms: Terms) -> None:
         """Refuse what this budget cannot count.
@@ -346,6 +361,17 @@ class Budget(Single):
     def close(self) -> None:
         """Let the connection go; the next question opens it again."""
         self._chain.store.close()
+
+    def _card(self) -> tuple[str, dict[str, object]]:
+        what = {"cap": self.cap, "one record": self.unit, "neighbours by": self.relation, "share charged": self.share}
+        return f"Budget of {self.title}", {**what, **self.shares, "closed": self.retired or "no"}
+
+    def plot(self) -> Figure:
+        """What was charged over time, as a share of the cap; needs matplotlib."""
+        from privcalc.pictures import spending
+
+        times, charged, spent = map(list, zip(*course(self.history()), strict=True))
+        return spending(times, charged, spent)
 
     def __repr__(self) -> str:
         return f"Budget({self._chain.store.url!r}, dataset={self.rules.dataset!r}, cap={self.cap})"

@@ -7,16 +7,19 @@ with the lines, or with the ledgers, computes the same (``proofs/budgets.md``).
 from __future__ import annotations
 
 import datetime
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from types import NoneType
+from typing import cast
 
 from privcalc import errors, serial
-from privcalc.budget.pool import Pool
-from privcalc.errors import Contradiction, PrivcalcError
+from privcalc.budget.pool import Pool, check_part_of, part_of, share_of
+from privcalc.errors import Contradiction, PrivcalcError, Unreachable
 from privcalc.ledger.assumptions import Assumptions
 from privcalc.ledger.terms import Terms, check_label, mechanism_of
-from privcalc.log.database import Shared, Witness, connect
+from privcalc.log.database import Shared, Store, Transaction, Witness, connect
 from privcalc.relation import Relation
 from privcalc.run import Mechanism, Run
 from privcalc.serial import Field, Json, check_fields
@@ -48,15 +51,19 @@ _CHARGE = {"type": Field((str,)), "reservation": Field((str,)), "run": Field((li
 
 LATER = {
     "reserve": {**_CHARGE, "by": Field((str,), among=("ledger", "hand")), "bound": Field((str,), among=("plan", "cap")),
-                "label": Field((str, NoneType))},
+                "label": Field((str, NoneType)), "team": Field((str, NoneType))},
     "settle": {**_CHARGE, "lines": Field((int,)), "hash": Field((str,))},
     "readmit": {"type": Field((str,)), "name": Field((str,)), "reason": Field((str,)), "time": Field((str,)),
                 "lines": Field((int,)), "hash": Field((str,))},
+    "share": {"type": Field((str,)), "team": Field((str,)), "share": Field((float, int)), "time": Field((str,))},
+    "rename": {"type": Field((str,)), "title": Field((str,)), "time": Field((str,))},
+    "close": {"type": Field((str,)), "reason": Field((str,)), "time": Field((str,))},
 }  # fmt: skip
 """The fields of the other lines, by their type.
 
-A charge; what a closed ledger recorded, which takes its place; and that a store was used again which had forgotten
-something: why, and what its witness had seen.
+A charge, whose ``team`` is left out if it has none; what a closed ledger recorded, which takes its place; that a store
+was used again which had forgotten something: why, and what its witness had seen; a team's share, in place of the one
+that it had; another name to go by; and that nothing more is charged.
 """
 
 
@@ -126,6 +133,7 @@ class Reservation:
         bound: whether it is a plan's run, or a cap.
         label: what it is, if somebody said so.
         settled: the hash of the closed ledger, whose recorded run is charged; None while all is reserved.
+        team: for whom it was made, if somebody said so.
     """
 
     run: Run
@@ -133,6 +141,7 @@ class Reservation:
     bound: str
     label: str | None
     settled: str | None = None
+    team: str | None = None
 
 
 @dataclass
@@ -144,10 +153,16 @@ class History:
         reservations: by their names.
         readmitted: the reasons for which a store that had forgotten something was used again, by the names of their
             lines.
+        shares: of teams; what is left of 1 is everybody else's.
+        title: another name to go by.
+        closed: why nothing more is charged.
     """
 
     reservations: dict[str, Reservation] = field(default_factory=dict)
     readmitted: dict[str, str] = field(default_factory=dict)
+    shares: dict[str, Fraction] = field(default_factory=dict)
+    title: str | None = None
+    closed: str | None = None
     _rules: Rules | None = None
 
     @property
@@ -169,7 +184,7 @@ class History:
             return
         if (kind := entry.get("type")) not in LATER:
             raise PrivcalcError(f"entry = {str(entry)[:200]}: its type must be one of {', '.join(LATER)}")
-        entry = check_fields(f"{kind}", entry, LATER[f"{kind}"])
+        entry = check_fields(f"{kind}", {"team": None, **entry} if kind == "reserve" else entry, LATER[f"{kind}"])
         if kind == "readmit":
             self.readmitted[entry["name"]] = check_label(entry["reason"], name="reason")
             # What their ledgers drew since the backup nobody knows: what was open stays charged,
@@ -177,12 +192,19 @@ class History:
             for name, one in self.reservations.items():
                 self.reservations[name] = one if one.settled is not None else replace(one, by="hand")
             return
+        if kind == "share":
+            self.shares[check_label(entry["team"], name="team")] = share_of(entry["share"])
+            return
+        if kind in ("rename", "close"):
+            self.title = check_label(entry["title"], name="title") if kind == "rename" else self.title
+            self.closed = check_label(entry["reason"], name="reason") if kind == "close" else self.closed
+            return
         name, run = entry["reservation"], _run(entry["run"])
         if kind == "reserve":
             if name in self.reservations:
                 raise PrivcalcError(f"reservation = {name!r}: was made already")
             self.pool.count(run)
-            self.reservations[name] = Reservation(run, entry["by"], entry["bound"], entry["label"])
+            self.reservations[name] = Reservation(run, entry["by"], entry["bound"], entry["label"], team=entry["team"])
             return
         before = self.reservations.get(name)
         if before is None or before.settled is not None or before.by != "ledger":
@@ -193,7 +215,48 @@ class History:
             check_part(run, before.run)
         self.pool.refund(before.run)
         self.pool.count(run)
-        self.reservations[name] = Reservation(run, before.by, before.bound, before.label, entry["hash"])
+        self.reservations[name] = replace(before, run=run, settled=entry["hash"])
+
+    def check(self, run: Run, team: str | None) -> None:
+        """Refuse a charge for which there is no room, for anybody or for this team.
+
+        Raises:
+            BudgetExceeded: if there is none.
+            PrivcalcError: if the budget was closed, or the team has no share though others do.
+        """
+        if self.closed is not None:
+            raise PrivcalcError(f"dataset = {self.rules.dataset!r}: its budget was closed: {self.closed}")
+        self.pool.check(run)
+        if self.shares:
+            check_part_of(run, self.cap_of(team), self.of(team), f"team {team!r}" if team else "those who name no team")
+
+    def cap_of(self, team: str | None) -> Mechanism | None:
+        """A team's part of the cap; of None what no team has.
+
+        Raises:
+            PrivcalcError: if the team has no share.
+        """
+        if team is not None and team not in self.shares:
+            raise PrivcalcError(f"team = {team!r}: has no share; those who have one are {', '.join(self.shares)}")
+        rest = 1 - sum(self.shares.values(), Fraction(0))
+        return part_of(self.rules.cap, rest if team is None else self.shares[team])
+
+    def of(self, team: str | None) -> Run:
+        """What is charged for a team now."""
+        return Run.of(one.run for one in self.reservations.values() if one.team == team)
+
+    def check_shares(self, team: str, share: Fraction) -> None:
+        """Refuse a share that does not fit beside those of others, or is less than what is charged already.
+
+        Raises:
+            PrivcalcError: if it does not.
+        """
+        after = History(self.reservations, shares={**self.shares, team: share}, _rules=self.rules)
+        if (total := sum(after.shares.values())) > 1:
+            raise PrivcalcError(f"share = {float(share)}: all shares must be at most 1 together, not {float(total)}")
+        for who in (team, None):
+            if (charged := after.of(who)).entries:
+                check_part_of(charged, after.cap_of(who), Run(), f"team {who!r}" if who else "those who name no team")
 
     def part(self, *, settled: bool) -> Run:
         """What is charged for good, or is reserved for ledgers that are open."""
@@ -224,9 +287,41 @@ def check_part(run: Run, whole: Run) -> None:
             )
 
 
-def charge_line(kind: str, reservation: str, run: Run, **more: object) -> Json:
+POINTS = 200
+"""Most points: each costs a composition."""
+
+
+def course(lines: Sequence[Json]) -> list[tuple[datetime.datetime, float, float]]:
+    """The shares of the cap after each line, or after as many of them as are drawn, evenly spread, the last among them.
+
+    Args:
+        lines: of :meth:`Budget.history`.
+
+    Returns:
+        The time of the line; the share that is charged, reserved parts included; and what is charged for good.
+    """
+    history, found = History(), []
+    shown = {round(k * (len(lines) - 1) / POINTS) for k in range(POINTS + 1)}
+    for number, entry in enumerate(lines):
+        history.apply(entry)
+        if number in shown:
+            share = history.pool.share
+            found.append((_time(entry["time"]), share(history.pool.charged), share(history.part(settled=True))))
+    return found
+
+
+def _time(text: str) -> datetime.datetime:
+    try:
+        found = datetime.datetime.fromisoformat(text)
+    except ValueError as error:
+        raise PrivcalcError(f"time = {text[:50]!r}: must be a date with a time") from error
+    return found.astimezone(datetime.UTC) if found.tzinfo else found.replace(tzinfo=datetime.UTC)
+
+
+def charge_line(kind: str, reservation: str, run: Run, team: str | None = None, **more: object) -> Json:
     """A line that charges."""
-    return {"type": kind, "reservation": reservation, "run": serial.run_to_json(run), "time": now(), **more}
+    told = {} if team is None else {"team": team}
+    return {"type": kind, "reservation": reservation, "run": serial.run_to_json(run), "time": now(), **more, **told}
 
 
 def readmit_line(name: str, reason: str, lines: int, digest: str) -> Json:
@@ -241,3 +336,40 @@ Chain = Shared[History]
 def chain_of(url: object, dataset: str, witness: Witness | None = None) -> Chain:
     """The history of a data set in the store of this URL; nothing is asked yet."""
     return Shared(connect(url), dataset, History, witness)
+
+
+def titles(url: object) -> dict[str, str | None]:
+    """The data sets that have a budget in a store, with the names that they go by now; none if there is no store.
+
+    Args:
+        url: as of :class:`privcalc.Budget`, or a store.
+
+    Raises:
+        Unreachable: if the store cannot be asked.
+    """
+    store = connect(url) if isinstance(url, (str, os.PathLike)) else cast(Store, url)
+    found: dict[str, str | None] = {}
+    try:
+        with store.transaction() as run:
+            sql = Transaction(run)
+            found = dict.fromkeys(name for (name,) in sql.rows("SELECT dataset FROM privcalc_heads ORDER BY dataset"))
+            lines = sql.rows(
+                "SELECT dataset, line FROM privcalc_history WHERE line LIKE ? ORDER BY n", '%"type":"rename"%'
+            )
+    except Unreachable:
+        raise
+    except PrivcalcError:
+        return found
+    finally:
+        store.close()
+    for dataset, line in lines:
+        entry = serial.parse(line, "line")["entry"]
+        if entry["type"] == "rename":
+            found[dataset] = entry["title"]
+    return found
+
+
+def known_as(url: object, name: str) -> str:
+    """The name under which the store keeps a data set: its own, or that of the one that goes by it now."""
+    found = titles(url)
+    return name if name in found else next((one for one, title in found.items() if title == name), name)

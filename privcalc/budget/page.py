@@ -8,50 +8,16 @@ elsewhere.
 
 from __future__ import annotations
 
-import datetime
 import math
-from collections.abc import Sequence
 from html import escape
 
 from privcalc.budget.budget import Budget
-from privcalc.budget.history import History, Reservation
+from privcalc.budget.history import Reservation
+from privcalc.budget.managed import Standing
 from privcalc.certificate.html import clean, embedded, template
 from privcalc.certificate.text import plain
-from privcalc.enclosure import Enclosure
-from privcalc.errors import PrivcalcError
-from privcalc.rounding import upward
+from privcalc.enclosure import Enclosure, downward, upward
 from privcalc.serial import Json, interval, mechanism_to_json, run_to_json
-
-POINTS = 200
-"""Most points: each costs a composition."""
-
-
-def course(lines: Sequence[Json]) -> list[tuple[datetime.datetime, float, float]]:
-    """The shares of the cap after each line, or after as many of them as are drawn, evenly spread, the last among them.
-
-    Args:
-        lines: of :meth:`Budget.history`.
-
-    Returns:
-        The time of the line; the share that is charged, reserved parts included; and what is charged for good.
-    """
-    history, found = History(), []
-    shown = {round(k * (len(lines) - 1) / POINTS) for k in range(POINTS + 1)}
-    for number, entry in enumerate(lines):
-        history.apply(entry)
-        if number in shown:
-            share = history.pool.share
-            found.append((_time(entry["time"]), share(history.pool.charged), share(history.part(settled=True))))
-    return found
-
-
-def _time(text: str) -> datetime.datetime:
-    try:
-        found = datetime.datetime.fromisoformat(text)
-    except ValueError as error:
-        raise PrivcalcError(f"time = {text[:50]!r}: must be a date with a time") from error
-    return found.astimezone(datetime.UTC) if found.tzinfo else found.replace(tzinfo=datetime.UTC)
-
 
 SHOWN = 100
 """Most charges that a page lists; the history has all."""
@@ -69,6 +35,7 @@ EXCEEDED = (
 MEANS = (
     "The odometer: with probability 1 − δ the loss has never exceeded the upper end; it is no certificate.",
     "Counted is what ledgers and callers charged. What went around the budget is not in it.",
+    "What is left is the ε of the largest single release that still fits; the ε of several releases do not add up.",
 )
 
 
@@ -82,6 +49,8 @@ def summary(budget: Budget, *, delta: float) -> Json:
     found, (lines, digest) = budget.reservations, budget.head
     return {
         "dataset": budget.rules.dataset,
+        "title": budget.title,
+        "closed": budget.retired,
         "unit": budget.unit,
         "relation": str(budget.relation),
         "cap": mechanism_to_json(budget.cap),
@@ -95,6 +64,7 @@ def summary(budget: Budget, *, delta: float) -> Json:
         "by_hand": sum(one.by == "hand" for one in found.values()),
         "readmitted": budget.readmitted,
         "odometer": interval(budget.odometer(delta=delta)),
+        "teams": [{**vars(one), "left": interval(one.left)} for one in budget.standing(delta=delta)],
         "lines": lines,
         "hash": digest,
     }
@@ -105,19 +75,34 @@ def text(budget: Budget, *, delta: float) -> str:
     said = summary(budget, delta=delta)
     odometer, cap = budget.odometer(delta=delta), _cap_epsilon(budget, delta)
     rows = {
-        "data set": f"{budget.rules.dataset} ({budget.unit}, {budget.relation})",
+        "data set": f"{_names(budget)} ({budget.unit}, {budget.relation})",
         "cap": f"{budget.cap}: ε ≤ {upward(cap.upper, '.6g')} at δ = {delta:g}",
         "charged": f"{upward(100 * said['share'], '.4g')} % of the cap, reservations included",
+        "left": "; ".join(map(_stands, budget.standing(delta=delta))) + f" at δ = {delta:g}, in one release",
         "charges": f"ledgers: {said['open']} open, {said['settled']} settled; by hand: {said['by_hand']}",
         "odometer": f"ε ≤ {upward(odometer.upper, '.6g')} at δ = {delta:g} (no "
         f"odometer can say less than {odometer.lower:.6g})",
         "history": f"{said['lines']} lines, the last with hash {said['hash']}",
     }
+    if budget.retired:
+        rows["closed"] = budget.retired
     if said["exceeded"]:
         rows = {"WARNING": EXCEEDED, **rows}
     if budget.readmitted:
         rows["readmitted"] = f"its store had forgotten something: {'; '.join(budget.readmitted)}"
     return "\n".join(f"{name:10s} {plain(value)}" for name, value in rows.items())
+
+
+def _names(budget: Budget) -> str:
+    """What the data set goes by, and the name that ledgers have."""
+    name, title = budget.rules.dataset, budget.title
+    return title if title == name else f"{title} (at first: {name})"
+
+
+def _stands(one: Standing) -> str:
+    """Where a team stands, in a line."""
+    team = "" if one.team is None and one.share == 1 else f"{one.team or 'no team'} ({100 * one.share:.4g} %): "
+    return f"{team}ε ≤ {downward(one.left.upper, '.4g')}"
 
 
 def _cap_epsilon(budget: Budget, delta: float) -> Enclosure:
@@ -131,8 +116,12 @@ def history_text(lines: list[Json]) -> str:
     shown = []
     for number, entry in enumerate(lines, 1):
         run = ", ".join(f"{part['count']} × {part['mechanism']['kind']}" for part in entry.get("run", [])) or "nothing"
-        told = {"open": "dataset", "readmit": "reason"}.get(entry["type"])
-        what = entry[told] if told else f"{entry['reservation'][:12]}  {run}  {entry.get('label') or ''}"
+        told = {"open": "dataset", "readmit": "reason", "close": "reason", "rename": "title"}.get(entry["type"])
+        if entry["type"] == "share":
+            what = f"{entry['team']}: {100 * entry['share']:.4g} % of the cap"
+        else:
+            who = "  ".join(entry[key] for key in ("team", "label") if entry.get(key))
+            what = entry[told] if told else f"{entry['reservation'][:12]}  {run}  {who}"
         shown.append(f"{number:6d}  {entry['time']}  {entry['type']:8s} {plain(what)}".rstrip())
     return "\n".join(shown)
 
@@ -147,26 +136,35 @@ def page(budget: Budget, *, delta: float) -> str:
     Raises:
         PrivcalcError: if matplotlib is missing.
     """
-    from privcalc import pictures
-
-    points, found = course(budget.history()), list(budget.reservations.items())
-    figure = pictures.spending(*(list(column) for column in zip(*points, strict=True)))
+    standing, relation = budget.standing(delta=delta), budget.relation
+    found, figure = list(budget.reservations.items()), budget.plot()
     left = len(found) - SHOWN
     return template("budget").substitute(
         kind="Privacy budget",
-        title=clean(budget.rules.dataset),
+        title=clean(_names(budget)),
+        delta=f"{delta:g}",
+        teams="\n".join(
+            _cells(
+                one.team or "no team",
+                f"{100 * one.share:.4g} %",
+                f"{upward(100 * one.charged, '.4g')} %",
+                f"ε ≤ {downward(one.left.upper, '.4g')}",
+            )
+            for one in standing
+        ),
         text=escape(text(budget, delta=delta)),
         figure=embedded(figure, "What was charged, over time, as a share of the cap."),
         means="\n".join(f"<li>{clean(line)}</li>" for line in (EXCEEDED if budget.exceeded else WITHIN, *MEANS)),
-        rows="\n".join(_row(*one) for one in found[-SHOWN:]),
+        rows="\n".join(_row(*one, one[1].run.epsilon(delta=delta, relation=relation)) for one in found[-SHOWN:]),
         more=f"<p>And {left} earlier ones.</p>" if left > 0 else "",
     )
 
 
-def _row(name: str, one: Reservation) -> str:
+def _row(name: str, one: Reservation, epsilon: Enclosure) -> str:
     state = "for good" if one.by == "hand" else "reserved" if one.settled is None else "settled"
-    return (
-        "<tr>"
-        + "".join(f"<td>{clean(cell)}</td>" for cell in (name[:12], one.by, one.label or "", state, one.run))
-        + "</tr>"
-    )
+    cost = f"ε ≤ {upward(epsilon.upper, '.4g')}"
+    return _cells(name[:12], one.team or "", one.by, one.label or "", state, one.run, cost)
+
+
+def _cells(*cells: object) -> str:
+    return "<tr>" + "".join(f"<td>{clean(cell)}</td>" for cell in cells) + "</tr>"

@@ -1,5 +1,8 @@
 """The rules of a budget: all charges of its ledgers together stay within one cap; and the odometer of what was lost.
 
+Also caps of a size: the one that an ε at a δ allows, a share of one, what is left of one. Shares only divide the cap
+among teams: everything that is charged keeps to the whole cap, and no proof rests on them.
+
 Proofs: ``proofs/budgets.md``, §§1, 2; §4.
 """
 
@@ -8,17 +11,20 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
+from typing import Any, Literal
 
 import numpy as np
 
 from privcalc import errors
+from privcalc.calibration.search import calibrate
 from privcalc.enclosure import Enclosure
 from privcalc.errors import BudgetExceeded, PrivcalcError
 from privcalc.ledger.budgets import Divergences, Kind, Losses
 from privcalc.ledger.rules import Filter, Rule
 from privcalc.ledger.terms import filter_of
+from privcalc.mechanisms.guarantees import GDP, RDP, PureDP
 from privcalc.numerics.floats import Floats
-from privcalc.relation import Relation
+from privcalc.relation import ADD_OR_REMOVE_ONE, Relation
 from privcalc.run import Mechanism, Run
 
 
@@ -85,6 +91,102 @@ class Pool(Rule):
             return bool(np.all(np.asarray(self.filter(run).spent) <= np.asarray(self.filter(other).spent)))
         except PrivcalcError:
             return False
+
+
+ORDERS = np.arange(2.0, 1001.0)
+"""Among these is the order of a cap."""
+
+
+def cap_for(
+    *,
+    epsilon: float,
+    delta: float,
+    runs: Literal["any", "gaussian"] = "any",
+    relation: Relation = ADD_OR_REMOVE_ONE,
+) -> Mechanism:
+    """The largest cap of a budget under which all outputs together are (ε, δ)-DP.
+
+    Args:
+        epsilon: ε > 0.
+        delta: δ in [0, 1); at 0 the cap is ``PureDP``.
+        runs: what is to be charged. "any": the cap is ``RDP`` at one order, that at which Gaussian noise has the most
+            room for this δ. It counts every mechanism, and what sampling saves; it has room for as much as the best
+            ``ZCDP``. "gaussian": the cap is ``GDP``, which has room for more Gaussian noise, and takes nothing else but
+            choices (exponential mechanisms), and sampling saves nothing.
+        relation: the neighbouring relation.
+
+    Raises:
+        PrivcalcError: if an argument is out of range, or there is no such cap.
+
+    Example:
+        >>> cap = cap_for(epsilon=3.0, delta=1e-6)
+        >>> cap.orders, cap.epsilon(delta=1e-6) <= 3.0
+        ((9.0,), True)
+        >>> print(f"{cap_for(epsilon=3.0, delta=1e-6, runs='gaussian').mu:.6f}")
+        0.647727
+    """
+    errors.one_of("runs", runs, "any", "gaussian")
+    target = errors.positive("epsilon", epsilon)
+    if errors.delta("delta", delta) == 0:
+        return PureDP(target, relation=relation)
+    if runs == "gaussian":
+        return GDP(float(calibrate(lambda mu: GDP(mu, relation=relation), **_goal(target, delta, relation))))
+    # What conversion leaves of ε for each order (Canonne, Kamath, Steinke 2020, Proposition 12), per unit of μ².
+    room = target - np.log1p(-1 / ORDERS) + (math.log(delta) + np.log(ORDERS)) / (ORDERS - 1)
+    order = float(ORDERS[np.argmax(room / ORDERS)])
+    found = calibrate(lambda x: RDP([order], [x], relation=relation), **_goal(target, delta, relation))
+    return RDP([order], [float(found)], relation=relation)
+
+
+def _goal(epsilon: float, delta: float, relation: Relation) -> dict[str, Any]:
+    return {"epsilon": epsilon, "delta": delta, "relation": relation}
+
+
+def _size(cap: Mechanism) -> tuple[str, Any]:
+    """The argument that says how large a cap is, and its value."""
+    limits = cap.limits() or {}
+    return next((name, value) for name, value in reversed(limits.items()) if name != "relation")
+
+
+def _like(cap: Mechanism, amount: float | Floats) -> Mechanism:
+    """A cap of the same kind of another size."""
+    return type(cap)(**{**(cap.limits() or {}), _size(cap)[0]: amount})
+
+
+def share_of(value: object) -> Fraction:
+    """A share of a cap: a number in [0, 1], exactly as it is written."""
+    return Fraction(repr(errors.real("share", value, "a number in [0, 1]", low=0.0, high=1.0)))  # type: ignore[arg-type]
+
+
+def part_of(cap: Mechanism, share: Fraction) -> Mechanism | None:
+    """The cap that has this share of what adds up: μ², ρ, ε, ε(α); None of nothing."""
+    name, value = _size(cap)
+    factor = math.sqrt(share) if name == "mu" else float(share)
+    return _like(cap, np.asarray(value, dtype=np.float64)[()] * factor) if share else None
+
+
+def left(pool: Pool, delta: float, *, nothing: bool = False) -> Enclosure:
+    """ε at δ of the largest release that still fits, or of none; of several such releases only one does."""
+    amount, relation = pool.remaining, filter_of(pool.cap).relation
+    if nothing or not np.any(amount):
+        return Enclosure(0.0, 0.0, relation, "nothing left", delta=delta)
+    return _like(pool.cap, amount).epsilon(delta=delta, relation=relation)
+
+
+def check_part_of(run: Run, cap: Mechanism | None, charged: Run, who: str) -> None:
+    """Refuse what a team's share has no room for.
+
+    Raises:
+        BudgetExceeded: if it has none.
+    """
+    if cap is None:
+        raise BudgetExceeded(f"{run}: has no room: teams have all of the budget; name one of them")
+    pool = Pool(cap)
+    pool.count(charged)
+    try:
+        pool.check(run)
+    except BudgetExceeded as error:
+        raise BudgetExceeded(f"share of {who}: {error}") from None
 
 
 class Odometer(Rule):

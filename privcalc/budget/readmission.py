@@ -12,7 +12,7 @@ import secrets
 from collections.abc import Sequence
 
 from privcalc.budget.budget import Budget
-from privcalc.budget.history import chain_of, charge_line, readmit_line
+from privcalc.budget.history import chain_of, charge_line, known_as, readmit_line
 from privcalc.errors import PrivcalcError
 from privcalc.ledger.book import Book
 from privcalc.ledger.terms import check_label
@@ -70,7 +70,7 @@ def readmit(
         >>> print(budget.spent)
         9 × Gaussian(noise_multiplier=10.0)
     """
-    check_label(dataset, name="dataset")
+    dataset = known_as(url, check_label(dataset, name="dataset"))
     check_label(reason, name="reason")
     lost = dict(_reserved(path, dataset) for path in ledgers)
     seer = None if witness is None else Witness(witness, dataset)

@@ -40,11 +40,13 @@ class Reserved:
     Args:
         chain: the budget's history.
         terms: the ledger's.
+        team: whose it is.
     """
 
-    def __init__(self, chain: Chain, terms: Terms) -> None:
+    def __init__(self, chain: Chain, terms: Terms, team: str | None = None) -> None:
         self._chain = chain
         self._terms = terms
+        self._team = team
         self._name = ""
         self._tokens: set[str] = set()  # a transaction that was lost may have put any of them there
 
@@ -77,9 +79,10 @@ class Reserved:
                         f"path = {str(journal.path)!r}: the budget of {self._chain.dataset!r} does not know this "
                         "ledger, which has drawn: the store is an older copy, or was rewritten"
                     )
-                self._chain.history.pool.check(bound)
+                self._chain.history.check(bound, self._team)
                 kind = "plan" if self._terms.cap is None else "cap"
-                self._chain.append(charge_line("reserve", self._name, bound, by="ledger", bound=kind, label=None))
+                line = charge_line("reserve", self._name, bound, self._team, by="ledger", bound=kind, label=None)
+                self._chain.append(line)
             elif self._chain.history.reservations[self._name].run != bound:
                 raise Contradiction(f"path = {str(journal.path)!r}: was settled, or reserved something else")
             self._put(sql, journal.position.lines, journal.position.hash, token)

@@ -8,7 +8,7 @@ from privcalc import errors
 from privcalc.calibration.search import calibrate
 from privcalc.calibration.target import Loss, target
 from privcalc.enclosure import Guarantee
-from privcalc.errors import PrivcalcError
+from privcalc.errors import PrivcalcError, suggests
 from privcalc.mechanisms.gaussian import Gaussian
 from privcalc.mechanisms.poisson import PoissonSampled
 from privcalc.numerics.floats import UNIT
@@ -19,6 +19,7 @@ from privcalc.run import Run
 __all__ = ["noise_multiplier", "noise_std", "steps"]
 
 
+@suggests
 def noise_multiplier(
     *,
     epsilon: float | None = None,
@@ -121,7 +122,9 @@ def schedule(
             "steps = None: must be given with a sampling rate (or epochs): noise for one step is too little for a run"
         )
     if epochs is None:
-        return rate, errors.count("steps", 1 if steps is None else steps, least=1)
+        count = errors.count("steps", 1 if steps is None else steps, least=1)
+        errors.check_pass(count, rate)
+        return rate, count
     if steps is not None:
         raise PrivcalcError(f"epochs = {epochs!r}: give it or steps, not both")
     return rate, whole_steps(epochs, rate)
@@ -136,6 +139,7 @@ def whole_steps(epochs: float, rate: float) -> int:
     return near if abs(exact - near) <= 4 * UNIT * near else math.ceil(exact)
 
 
+@suggests
 def noise_std(
     *,
     epsilon: float,
@@ -188,6 +192,7 @@ def noise_std(
     return noise_multiplier(epsilon=epsilon, delta=delta, steps=steps) * scale * (1 + 2 * UNIT)
 
 
+@suggests
 def steps(
     *,
     epsilon: float,

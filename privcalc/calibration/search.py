@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NoReturn
 from privcalc import errors
 from privcalc.calibration.target import Loss, Make, target
 from privcalc.enclosure import Guarantee
-from privcalc.errors import PrivcalcError
+from privcalc.errors import PrivcalcError, suggests
 from privcalc.numerics.floats import UNIT
 from privcalc.relation import ADD_OR_REMOVE_ONE, Relation, check_relation
 from privcalc.run import Mechanism, Run
@@ -17,7 +17,7 @@ from privcalc.run import Mechanism, Run
 __all__ = ["Calibration", "calibrate"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Calibration:
     """A parameter that meets a target.
 
@@ -34,6 +34,9 @@ class Calibration:
     def __float__(self) -> float:
         return float(self.parameter)
 
+    def __repr__(self) -> str:
+        return f"Calibration({self.parameter:.6g}: {self.guarantee})"
+
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> NoReturn:
@@ -44,6 +47,7 @@ class Calibration:
             )
 
 
+@suggests
 def calibrate(
     make: Make,
     *,

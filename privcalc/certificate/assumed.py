@@ -24,7 +24,6 @@ from privcalc.ledger.assumptions import (
     run_of,
     schemes,
 )
-from privcalc.mechanisms.user_sampling import unit_of
 from privcalc.run import Run
 from privcalc.serial import Field, Json, check_fields
 
@@ -47,7 +46,9 @@ VOUCHED = {
 
 CLAMPED = "tables.md"
 SEEN = {
+    "guarantee": "conversions.md",
     "sensitivity": "ledger.md",
+    "questions": "sparse_vector.md",
     "rows_per_person": CLAMPED,
     "noise": "executed_noise.md",
     "rounding": "executed_noise.md",
@@ -75,9 +76,12 @@ TAKEN = {"keys": "kept", "trials": "drawn", "other_releases": "none", "parts": "
 TAKEN |= {"copies": "none", "records_per_unit": "one", "monotone": "one way"}
 """What is taken for granted, where nothing is said, if it is not "public"."""
 
-NO_NOISE, OTHERS = "none was drawn", "by other code"
+NO_NOISE, OTHERS, IN_PART = "none was drawn", "by other code", "in part "
 NOISES = ("from a seed", OTHERS, "floating point", "by our code", "exact")
 """Who drew the noise, from the least: each release's; of several the least, which may be of a part."""
+
+COUNTED = "as counted"
+"""Of choices that no ledger drew: each counts as often as it was written down."""
 
 SHOWN = 10
 """Most parts of a composition that a line names for people."""
@@ -138,12 +142,11 @@ def lines(log: Log) -> list[Json]:
     Assumptions.from_json(log.declared)
     releases = (*log.releases, *_to_come(log))
     found = [*_always(log), *(line for each in releases for line in _of(each, log)), *_tables(log)]
-    if pages := [line.page for line in found if line.name == "sampling"]:  # one line for all schemes
-        drawn = {"value": ", ".join(schemes(kinds(run_of(releases)))), "page": pages[0]}
-        found = [line._replace(**drawn) if line.name == "sampling" else line for line in found]
+    drawn = "; ".join(schemes(kinds(run_of(releases))))  # one line for all schemes
+    found = [line._replace(value=drawn) if line.name == "sampling" else line for line in found]
     if any(line[:2] == ("monotone", "one way") for line in found):  # which is of all that are priced so
         found = [line for line in found if line[:2] != ("monotone", "either way")]
-    listed = {line.name for line in found}
+    listed = {"clip_norm" if line.name == "questions" else line.name for line in found}
     found += [_word(log, name) for name in log.declared if name not in listed]
     return weakest(line._asdict() for line in found)
 
@@ -154,21 +157,28 @@ def weakest(*parts: Iterable[Mapping[str, str]]) -> list[Json]:
     Args:
         parts: lines; of a composition those of each part, of which a line names the parts that have it, if not all do.
     """
-    found: dict[tuple[str, ...], list[int]] = {}
+    found: dict[tuple[str, str, str], tuple[set[int], set[str]]] = {}
     for number, entries in enumerate(parts, 1):
-        for key in dict.fromkeys(tuple(entry[name] for name in NEEDED) for entry in entries):
-            found.setdefault(key, []).append(number)
-    lines = [Line(*key) for key in found]
-    least = {line.name: max(_rank(other) for other in lines if other.name == line.name) for line in lines}
+        for entry in entries:
+            numbers, pages = found.setdefault((entry["name"], entry["value"], entry["by"]), (set(), set()))
+            numbers.add(number)
+            pages.update(entry["page"].split(", "))
+    lines = {Line(*key, ", ".join(sorted(pages))): sorted(numbers) for key, (numbers, pages) in found.items()}
+    least: dict[str, int] = {}
+    for line in lines:
+        if (rank := _rank(line)) < len(BY):  # beside what nobody can vouch for the weakest of the rest is listed, too
+            least[line.name] = max(rank, least.get(line.name, 0))
     order = list(words())
-    kept = sorted((line for line in lines if _rank(line) == least[line.name]), key=lambda line: order.index(line.name))
-    of = {line: found[line] for line in kept}
-    return [line._asdict() | ({"parts": of[line]} if len(of[line]) < len(parts) else {}) for line in kept]
+    kept = sorted(
+        (line for line in lines if _rank(line) in (least.get(line.name), len(BY))),
+        key=lambda line: (order.index(line.name), lines[line], line),
+    )
+    return [line._asdict() | ({"parts": lines[line]} if len(lines[line]) < len(parts) else {}) for line in kept]
 
 
 def _rank(line: Line) -> int:
     """The weaker, the higher; for what is private, and noise that can be drawn again, nobody can vouch."""
-    return len(BY) if line.value == "private" or line.value.endswith("from a seed") else BY.index(line.by)
+    return len(BY) if line.value == "private" or "from a seed" in line.value else BY.index(line.by)
 
 
 def private(listing: Mapping[str, Any]) -> list[str]:
@@ -181,17 +191,25 @@ def noise_of(log: Log) -> str:
     return summary(_drawn(each.provenance, log) for each in log.releases)
 
 
+def _ours(told: Provenance) -> bool:
+    """Whether a ledger drew it; a learner that has a release written down drew it in ledgers of its own."""
+    return told.seen or told.by == "learner"
+
+
 def _drawn(told: Provenance, log: Log) -> str:
-    """Who drew a release's noise: a learner that has it written down drew it in ledgers of its own."""
-    ours = told.seen or told.by == "learner"
+    """Who drew a release's noise."""
+    ours = _ours(told)
     return "from a seed" if log.seeded and ours else told.noise if told.seen else "by our code" if ours else OTHERS
 
 
 def summary(drawn: Iterable[str]) -> str:
-    """The weakest of what is said of several."""
-    found = set(drawn) - {NO_NOISE}
-    weak = next((word for word in NOISES if word in found or f"in part {word}" in found), NO_NOISE)
-    return f"in part {weak}" if len(found) > 1 and weak in NOISES[:2] else weak
+    """What is said of several: all that is weak, or the weakest."""
+    said = {word for each in drawn for word in each.split(", ")} - {NO_NOISE}
+    found = {word.removeprefix(IN_PART) for word in said}
+    weak = [word for word in NOISES[:2] if word in found]
+    if weak and (len(found) > 1 or found != said):
+        return ", ".join(f"{IN_PART}{word}" for word in weak)
+    return next((word for word in NOISES if word in found), NO_NOISE)
 
 
 @functools.cache
@@ -203,7 +221,7 @@ def words() -> Mapping[str, Mapping[str, str]]:
 def in_words(entry: Mapping[str, Any]) -> str:
     """A line for people: what it is about, its value, and what that means; what nobody said, first."""
     texts, said = words().get(entry["name"], {}), entry["value"]
-    says = texts.get(said) or texts.get(said.removeprefix("in part "))
+    says = texts.get(said) or "; ".join(texts[word] for word in said.split(", ") if word in texts)
     value = "as the run says" if said == "stated" else said
     taken = f"NOT SAID, taken to be {value}" if entry["by"] == "nobody" else said
     return f"{entry['name']}{_of_parts(entry.get('parts', []))}: {taken}" + (f": {says}" if says else "")
@@ -243,7 +261,8 @@ def _always(log: Log) -> Iterator[Line]:
         drawn = noise_of(log)
         by = {"exact": "ledger", "floating point": "always", "by our code": "code"}.get(drawn, "caller")
         yield Line("noise", drawn, by, SEEN["noise"])
-    yield Line("randomness", *(("from a seed", "caller") if log.seeded else ("perfect", "always")), SEEN["randomness"])
+    seeded = log.seeded and (log.open or any(_ours(each.provenance) for each in log.releases))
+    yield Line("randomness", *(("from a seed", "caller") if seeded else ("perfect", "always")), SEEN["randomness"])
     yield Line("process", "as recorded", "always", SEEN["process"])
 
 
@@ -259,7 +278,7 @@ def _end(log: Log) -> Line:
 def _to_come(log: Log) -> Iterator[Release]:
     """What an open ledger may still release, of which nothing is known."""
     past = dict(run_of(log.releases).entries)
-    for mechanism, uses in log.plan.entries if log.open else ():
+    for mechanism, uses in log.plan.entries if log.open and log.basis != "cap" else ():
         if uses > past.get(mechanism, 0):
             yield Release(mechanism, uses - past.get(mechanism, 0))
 
@@ -268,15 +287,22 @@ def _of(release: Release, log: Log) -> Iterator[Line]:
     """What one release needs."""
     run, told = release.mechanism.run, release.provenance
     needed, learner = needs(run), told.by == "learner"
-    if needed & {"clip_norm", "candidates"}:
+
+    def each(name: str, line: Line) -> Iterator[Line]:
+        return (line._replace(page=kind.page) for kind in kinds(run) if name in needs_of(kind))
+
+    if "guarantee" in needed:
+        yield from each("guarantee", Line("guarantee", "stated", "code" if learner else "caller", ""))
+    if needed & {"clip_norm", "candidates", "questions"}:
         yield _sensitivity(told)
-        yield Line(
-            "rounding", told.rounding, _asker(told) if told.rounding == "bounded" else "always", SEEN["rounding"]
-        )
+        by = _asker(told) if told.rounding == "bounded" else "always"
+        yield Line("rounding", told.rounding, by, SEEN["rounding"])
+    if "questions" in needed:
+        yield from each("questions", _word(log, "clip_norm")._replace(name="questions"))
     if "clip_norm" in needed and told.sensitivity != "derived":
         ours = learner and log.declared.get("clip_norm") == "released"  # by what the learner's own code derives it from
-        word = _word(log, "clip_norm")._replace(page=_page(run, "clip_norm"))
-        yield word._replace(by="code") if ours else word
+        word = _word(log, "clip_norm")
+        yield from each("clip_norm", word._replace(by="code") if ours else word)
     if "normaliser" in needed:
         by = _asker(told)
         page = CLAMPED if by == "ledger" else PAGES["normaliser"]
@@ -287,25 +313,23 @@ def _of(release: Release, log: Log) -> Iterator[Line]:
     if "monotone" in needed:
         yield from _one_way(run, log, told)
     if "sampling" in needed:
-        word = _word(log, "sampling")._replace(page=_page(run, "sampling"))
+        word = _word(log, "sampling")
         drew = "ledger" if told.batch == "drawn" else "code" if learner and not told.seen else word.by
-        yield word._replace(by=drew)
+        yield from each("sampling", word._replace(by=drew))
     if "parts" in needed:
-        yield _word(log, "parts")._replace(page=_page(run, "parts"))
-    elif "candidates" in needed and told.seen and "parts" not in log.declared and log.each_row:
-        yield Line("parts", "any, each was charged", "ledger", PAGES["parts"])
-    elif "candidates" in needed and told.seen:
+        yield from each("parts", _word(log, "parts"))
+    elif "candidates" in needed and "parts" not in log.declared and (log.each_row or not told.seen):
+        seen = ("any, each was charged", "ledger") if told.seen else (COUNTED, "code" if learner else "caller")
+        yield Line("parts", *seen, PAGES["parts"])
+    elif "candidates" in needed:
         yield _word(log, "parts", learner=learner)
     yield from (_word(log, name, learner=learner) for name in ("keys", "trials") if name in needed)
     if "keys" in needed:
         yield _word(log, "preprocessing")
+    if "records_per_unit" in needed:
+        yield _alone(run, log, told)
     if "normaliser" in needed and told.by != "table question":
         yield from _training(run, log, told)
-
-
-def _page(run: Run, need: str) -> str:
-    """Of the mechanism that needs it."""
-    return next(kind.page for kind in kinds(run) if need in needs_of(kind))
 
 
 def _one_way(run: Run, log: Log, told: Provenance) -> Iterator[Line]:
@@ -346,12 +370,17 @@ def _training(run: Run, log: Log, told: Provenance) -> Iterator[Line]:
     yield _word(log, "copies")
     if told.by in LOOPS:
         yield Line("loop", LOOPS[told.by], "caller", SEEN["loop"])
+    yield _alone(run, log, told)
+
+
+def _alone(run: Run, log: Log, told: Provenance) -> Line:
+    """How many records a unit has."""
     one = _word(log, "records_per_unit")
-    if one.by == "nobody" and unit_of(run) not in ALONE:
+    if one.by == "nobody" and run.unit not in ALONE:
         one = one._replace(value="grouped", by="nobody" if told == STATED else "caller")  # whose each record is
     elif one.by == "nobody" and log.unit in ALONE:
         one = one._replace(value="by definition", by="always")
-    yield one
+    return one
 
 
 def _tables(log: Log) -> Iterator[Line]:

@@ -10,30 +10,32 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from privcalc import errors
 from privcalc.attacks.replay.findings import Report
 from privcalc.certificate import limited
 from privcalc.certificate.assumed import private
-from privcalc.certificate.claims import claims, pages, void
 from privcalc.certificate.consistency import check, wrong_form
-from privcalc.certificate.schema import FORMAT, READ, VERSION, digest
-from privcalc.certificate.story import of_given, of_parts, of_run
+from privcalc.certificate.schema import FORMAT, READ, VERSION, changed, digest
+from privcalc.certificate.story import claims, of_given, of_parts, of_run, pages, void
 from privcalc.certificate.text import doubts, show, uncomposed
 from privcalc.enclosure import Guarantee
-from privcalc.errors import Contradiction, PrivcalcError
+from privcalc.errors import Contradiction, PrivcalcError, suggests
 from privcalc.files import LEDGER, named, regular, write_whole
 from privcalc.ledger.assumptions import Assumptions
 from privcalc.ledger.digests import same
 from privcalc.ledger.ledger import Ledger
 from privcalc.ledger.terms import Terms
-from privcalc.mechanisms.user_sampling import unit_of
+from privcalc.notebook import Card
 from privcalc.proof import PROVED, pages_of_proof, prove_certificate
 from privcalc.relation import ADD_OR_REMOVE_ONE, Relation
 from privcalc.run import Mechanism, Run
 from privcalc.serial import Json, canonical, enclosure, indented, parse, read_json, relation_from_json, run_from_json
 from privcalc.version import __version__
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 __all__ = ["Certificate", "certify"]
 
@@ -43,8 +45,8 @@ SECONDS = 30.0
 """Most of them that a check takes, unless told otherwise."""
 
 
-@dataclass(frozen=True)
-class Certificate:
+@dataclass(frozen=True, repr=False)
+class Certificate(Card):
     """A guarantee and its evidence; made by :func:`certify`.
 
     Attributes:
@@ -205,6 +207,28 @@ class Certificate:
         document = {**self.document, "replayed": sections}
         return Certificate({**document, "hash": digest(document)})
 
+    def __repr__(self) -> str:
+        """A short line; ``document`` is all of it, and ``print`` shows it to people."""
+        try:
+            return f"Certificate({self.guarantee})"
+        except PrivcalcError:
+            return "Certificate(no form that is known)"
+
+    def _card(self) -> tuple[str, dict[str, object]]:
+        with wrong_form():
+            state = "CHANGED after it was made" if changed(self.document) else "not checked: verify() checks it"
+        return repr(self), {"state": state, "one record": self.document.get("unit")}
+
+    def _more(self) -> str:
+        return str(self)
+
+    def plot(self) -> Figure:
+        """The trade-off curve of what ran, with the points that are certified; needs matplotlib."""
+        from privcalc.pictures.curves import tradeoff
+
+        points = [(float(p["alpha"]), enclosure(p["beta"], self.relation).lower) for p in self.document["beta"]]
+        return tradeoff(self.run, relation=self.relation, points=points)
+
     def __str__(self) -> str:
         """For people (``privcalc show``)."""
         with wrong_form():
@@ -214,6 +238,7 @@ class Certificate:
 Source = str | os.PathLike[str] | Ledger | Mechanism | Run | Sequence[Certificate]
 
 
+@suggests
 def certify(
     source: Source,
     *,
@@ -260,7 +285,7 @@ def certify(
             Assumptions() if assumptions is None else assumptions,
             ADD_OR_REMOVE_ONE if relation is None else relation,
         )
-        named = unit_of(source.run) if unit is None else unit
+        named = source.run.unit if unit is None else unit
         story = of_run(Terms(asked, named, source.run, None, None, {}, not_accounted, False, said))
     elif isinstance(source, (str, os.PathLike, Ledger)):
         story = of_given(_given(source))

@@ -9,11 +9,11 @@ from typing import Any
 from privcalc.attacks.replay.findings import KINDS
 from privcalc.certificate import earlier
 from privcalc.certificate.assumed import check_form, lines, noise_of
-from privcalc.certificate.claims import pages
 from privcalc.certificate.schema import (
     BUDGET,
     CONFIRMED,
     LEDGER,
+    NOISE,
     READ,
     RELEASE,
     REPLAYED,
@@ -22,7 +22,7 @@ from privcalc.certificate.schema import (
     fields_of,
     same_pages,
 )
-from privcalc.certificate.story import log_of, of_parts
+from privcalc.certificate.story import log_of, of_parts, pages
 from privcalc.errors import Contradiction, NotConfirmed, PrivcalcError, count
 from privcalc.ledger.assumptions import Assumptions, run_of
 from privcalc.ledger.terms import OUTPUT_INDEPENDENT, check_label, check_warning, filter_of
@@ -79,7 +79,7 @@ def check(document: Mapping[str, Any]) -> None:
         version = document.get("version")
         if type(version) is not int or version not in READ:
             raise PrivcalcError(f"version = {version!r}: must be one of {', '.join(map(str, READ))}")
-        unsaid = {} if version == VERSION else {"noise": earlier.NOISE[0]}  # which was not said at first
+        unsaid = {} if version == VERSION else {"noise": NOISE[0]}  # which was not said at first
         full = {**unsaid, **document}
         rest = {name: value for name, value in full.items() if name != "replayed"}
         check_fields("fields", rest, fields_of(version), more=version == VERSION)
@@ -275,7 +275,7 @@ def same_listing(found: Json, expected: Json, version: int) -> bool:
         canonical(found["declared"]) == canonical(expected["declared"])
         and len(one) == len(two)
         and all(
-            {**a, "page": ""} == {**b, "page": ""} and same_pages([a["page"]], [b["page"]])
+            {**a, "page": ""} == {**b, "page": ""} and same_pages(a["page"].split(", "), b["page"].split(", "))
             for a, b in zip(one, two, strict=True)
         )
     )

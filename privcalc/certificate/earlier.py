@@ -2,28 +2,23 @@
 
 They are compared with their ledgers in these words, too.
 
-Both took noise to be one of ``NOISE``, and had ``idealised`` beside their list of assumptions, which did not say
+Both took noise to be one of ``schema.NOISE``, and had ``idealised`` beside their list of assumptions, which did not say
 provenance.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from privcalc.certificate.assumed import Log, lines
+from privcalc.certificate.assumed import COUNTED, Log, lines
+from privcalc.certificate.schema import NOISE
 from privcalc.errors import PrivcalcError
 from privcalc.ledger.assumptions import STATED, Provenance, Release, every, needs, run_of
 from privcalc.run import Run
-from privcalc.serial import Field, Json, canonical, run_from_json
+from privcalc.serial import Json, canonical, run_from_json
 
-__all__ = ["CHANGED", "NOISE", "check_words", "composed", "log_of", "noise_in", "words"]
-
-NOISE = ("real-valued", "exact", "exact, sums bounded")
-"""Of real numbers, as in the proofs; drawn bit for bit; and of sums whose own error was bounded each time, and paid."""
-
-CHANGED = {"noise": Field((str,), among=NOISE), "idealised": Field((list,))}
-"""Fields that they had, and have otherwise or no more."""
+__all__ = ["check_words", "composed", "log_of", "noise_in", "words"]
 
 IDEALISED = {
     "real": "noise is taken as real-valued: what floating-point noise leaks is not counted (the "
@@ -53,8 +48,8 @@ def words(log: Log, run: Run, version: int, *, noise: str) -> Json:
         version: 2 or 3.
         noise: one of ``NOISE``.
     """
-    found = lines(log._replace(releases=(*_unseen(run, log), *log.releases)))
-    then = (_as_then(each, log) for each in found if _old(each, log, version))
+    found = [_renamed(each, log) for each in lines(log._replace(releases=(*_unseen(run, log), *log.releases)))]
+    then = (line for each in found if _old(each, log, version) for line in _as_then(each, log))
     listed = {canonical(each): each for each in then}
     declared = bool(run_of(log.releases, seen=False).entries)
     said = {"declared": dict(log.declared), "needed": list(listed.values())}
@@ -157,13 +152,31 @@ def _old(line: Json, log: Log, version: int) -> bool:
     name = line["name"]
     if name in ("public_records", "start"):
         return name in log.declared
-    return name in LISTED[version] and (name != "rows_per_person" or line["value"] == "kept")
+    return (
+        name in LISTED[version] and line["value"] != COUNTED and (name != "rows_per_person" or line["value"] == "kept")
+    )
 
 
-def _as_then(line: Json, log: Log) -> Json:
-    """A line as it was: of a plan or cap the ledger was taken to see to the steps; and the page it cited."""
+def _renamed(line: Json, log: Log) -> Json:
+    """One page was cited of all schemes; a gate had a clip norm; and choices that no ledger drew no line."""
+    if line["name"] == "sampling":
+        return {**line, "value": line["value"].replace("; ", ", "), "page": line["page"].split(", ")[0]}
+    if line["name"] == "questions":
+        return {**line, "name": "clip_norm"}
+    if line["value"] == COUNTED and log.each_row and any(_choice(each) for each in log.releases):
+        return {**line, "value": "any, each was charged", "by": "ledger"}
+    return line
+
+
+def _choice(release: Release) -> bool:
+    return release.provenance.seen and "candidates" in needs(release.mechanism.run)
+
+
+def _as_then(line: Json, log: Log) -> Iterator[Json]:
+    """A line as it was: of a plan or cap the ledger was taken to see to the steps; and the pages it cited, one each."""
     by = "ledger" if line["name"] == "steps" and log.basis in ("plan", "cap") else line["by"]
-    return {**line, "by": by, "page": CITED.get(line["name"], line["page"])}
+    for page in str(CITED.get(line["name"], line["page"])).split(", "):
+        yield {**line, "by": by, "page": page}
 
 
 def _idealised(noise: str, declared: bool) -> list[str]:

@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Any
 
 from privcalc.certificate.certificate import Certificate
 from privcalc.certificate.consistency import wrong_form
-from privcalc.certificate.text import LAST, Fact, at_most, facts, headline, levels, plain, show, stated, warnings
+from privcalc.certificate.text import LAST, Fact, at_most, facts, headline, levels, plain, show, stated, unit, warnings
+from privcalc.enclosure import downward
 from privcalc.ledger.assumptions import kinds
 from privcalc.relation import Relation
-from privcalc.rounding import downward
 from privcalc.serial import enclosure
 from privcalc.tables import profile_table, tradeoff_of_profile
 
@@ -96,7 +96,7 @@ def _fields(certificate: Certificate) -> dict[str, str]:
         "kind": "Privacy certificate",
         "title": clean(headline(document)),
         "warnings": warned(warnings(document)),
-        "unit": clean(document["unit"]),
+        "unit": clean(unit(document)),
         "neighbours": Template(NEIGHBOURS[relation]).safe_substitute(number=clean(_number(document))),
         "curve": _rows((at_most(p["delta"]), stated("ε", p["epsilon"], document)) for p in [claim, *document["curve"]]),
         "beta": _rows((downward(p["alpha"], "g"), stated("β", p["beta"], document, "lower")) for p in document["beta"]),

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from privcalc.certificate.schema import digest
-from privcalc.certificate.text import Fact, headline, levels, plain, warnings
+from privcalc.certificate.text import Fact, headline, levels, plain, unit, warnings
 from privcalc.errors import PrivcalcError
 from privcalc.ledger import digests
 from privcalc.serial import Json, enclosure, relation_from_json, run_from_json
@@ -64,7 +64,7 @@ def record(document: Mapping[str, Any]) -> Json:
                 "unprotected_quantities": f"taken as public, by the curator's word: {public}" if public else OPEN,
             },
             "privacy_loss": {
-                "privacy_unit": plain(document["unit"]),
+                "privacy_unit": plain(unit(document)),
                 "privacy_unit_details": f"neighbouring data sets: {relation}, of one unit",
                 **({"number_of_privacy_units": records} if isinstance(records, int) else {}),
                 "privacy_parameters": {

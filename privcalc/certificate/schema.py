@@ -8,7 +8,6 @@ from types import NoneType
 from typing import Any
 
 from privcalc.attacks.replay.findings import NO_GUARANTEE
-from privcalc.certificate.earlier import CHANGED
 from privcalc.proof import PROVED
 from privcalc.relation import Relation
 from privcalc.serial import Field, canonical
@@ -78,6 +77,13 @@ SCHEMA = {
     "hash": Field((str,), "SHA-256 of the canonical text (keys sorted, no spaces, UTF-8) of all other fields"),
 }
 """The fields of a certificate, all of which it has; ``proofs/certificate.md`` prints them."""
+
+
+NOISE = ("real-valued", "exact", "exact, sums bounded")
+"""How versions 2 and 3 took it: as real numbers; drawn bit for bit; sums' own error, too, was bounded and paid."""
+
+CHANGED = {"noise": Field((str,), among=NOISE), "idealised": Field((list,))}
+"""Fields that they had, and have otherwise or no more."""
 
 
 def fields_of(version: int) -> dict[str, Field]:

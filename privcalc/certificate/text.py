@@ -13,9 +13,9 @@ from privcalc.attacks.replay.findings import told
 from privcalc.certificate.assumed import VOUCHED, in_words, private, words
 from privcalc.certificate.consistency import wrong_form
 from privcalc.certificate.schema import VERSION, changed, fields_of
+from privcalc.enclosure import downward, upward
 from privcalc.ledger import digests
 from privcalc.ledger.assumptions import every
-from privcalc.rounding import downward, upward
 from privcalc.serial import enclosure, relation_from_json, run_from_json
 
 __all__ = ["LAST", "LEVELS", "Fact", "doubts", "facts", "headline", "levels", "plain", "report", "show", "warnings"]
@@ -31,6 +31,9 @@ RATES = (0.1, 0.01)
 
 FIRST = ("nobody", "caller", "always", "code", "ledger", "")
 """Whose word comes first in a report: the weakest."""
+
+UNSAID = "one record"
+"""A unit that nobody stated."""
 
 LAST = "Nothing was verified for this report but the hash: privcalc verify"
 
@@ -96,7 +99,7 @@ def facts(document: Mapping[str, Any]) -> list[Fact]:
     """All that a certificate says, but for what must be read first (``warnings``), in the order of its text."""
     return [
         Fact("Parameter", "", headline(document)),
-        Fact("Unit", "one record is", document["unit"]),
+        Fact("Unit", "one record is", unit(document)),
         *_ran(document),
         *_numbers(document),
         *_missing(document),
@@ -104,6 +107,14 @@ def facts(document: Mapping[str, Any]) -> list[Fact]:
         *_tried(document),
         *_evidence(document),
     ]
+
+
+def unit(document: Mapping[str, Any]) -> str:
+    """What one record is, if anybody said it."""
+    if document["unit"] != UNSAID:
+        return str(document["unit"])
+    tabled = any(ledger.get("persons") for ledger in document["ledgers"])
+    return "not stated (of tables, all rows of one person)" if tabled else "not stated"
 
 
 def _ran(document: Mapping[str, Any]) -> Iterator[Fact]:
@@ -209,9 +220,7 @@ def warnings(document: Mapping[str, Any]) -> Iterator[str]:
     if changed(document):
         yield "CHANGED: this text does not fit its own hash, and cannot be relied on."
     if document["seeded"]:
-        yield (
-            "REPRODUCIBLE RUN: NO PRIVACY CLAIM. The noise came from a seed; what follows holds for secret noise only."
-        )
+        yield ("REPRODUCIBLE RUN: NO PRIVACY CLAIM. It draws from a seed; what follows holds for secret noise only.")
     if document["basis"] == "composed" and document["version"] == 2:
         yield (
             "WITHOUT ITS PARTS: this composition was written by privcalc 0.1.0, "

@@ -15,18 +15,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from privcalc.certificate.assumed import private
-from privcalc.certificate.claims import Claim, claims, each, void
 from privcalc.certificate.consistency import check, contradicted, of_part, same_listing
-from privcalc.certificate.earlier import NOISE
-from privcalc.certificate.schema import UNDECIDED, VERIFIED
-from privcalc.certificate.story import of_given
+from privcalc.certificate.schema import NOISE, UNDECIDED, VERIFIED
+from privcalc.certificate.story import Claim, claims, each, of_given, void
 from privcalc.certificate.text import doubts, opened
+from privcalc.enclosure import upward
 from privcalc.errors import Contradiction, NotConfirmed, PrivcalcError
 from privcalc.ledger.terms import Terms
 from privcalc.proof import Proof, finite_claims, prove_claims
 from privcalc.relation import Relation
 from privcalc.rigorous.balls import UnprovableError
-from privcalc.rounding import upward
 from privcalc.run import Run
 from privcalc.serial import Json, canonical, enclosure, relation_from_json, run_from_json, run_to_json, target_from_json
 

@@ -11,20 +11,27 @@ from collections.abc import Sequence
 import click
 
 from privcalc.cli import ask, attack, audit, budget, bulk, certificate, plan
-from privcalc.cli.options import Group
+from privcalc.cli.options import Group, Sorting
 from privcalc.terminal import INTERRUPTED, command, fail
 from privcalc.version import __version__
 
 __all__ = ["main"]
 
 COMMANDS: tuple[click.Command, ...] = (
-    *ask.COMMANDS,
-    bulk.bulk_,
-    *(certificate.certify, certificate.verify, certificate.show, certificate.key, certificate.sign),
-    ask.claim,
-    budget.budget,
-    *(attack.attack, audit.audit, ask.compare_, plan.plan_),
+    *(ask.epsilon, ask.noise, plan.plan_, certificate.certify, certificate.verify, certificate.show),
+    *(ask.claim, budget.budget),
+    Sorting(
+        "ask",
+        commands=[*ask.COMMANDS, bulk.bulk_, ask.compare_],
+        help="More questions of a run, or of a table of runs.",
+    ),
+    Sorting(
+        "evidence",
+        commands=[audit.audit, attack.attack, certificate.key, certificate.sign],
+        help="What records cost and attacks show; keys and signatures.",
+    ),
 )
+"""At most ten; what is sorted into a group may be named without it, too."""
 
 
 @click.group("privcalc", cls=Group, context_settings={"help_option_names": ["-h", "--help"]})

@@ -15,6 +15,7 @@ from typing import Any
 import click
 
 import privcalc as pc
+from privcalc import errors
 from privcalc.certificate.story import described
 from privcalc.claims import Claim
 from privcalc.claims import check as checked
@@ -24,17 +25,18 @@ from privcalc.cli.options import (
     JSON,
     NOISE,
     RELATION,
+    SOURCE,
+    STEPS,
     Batches,
     Command,
     Group,
     Numbers,
+    Source,
     sampler_options,
 )
-from privcalc.enclosure import Enclosure
-from privcalc.errors import PrivcalcError
+from privcalc.enclosure import Enclosure, downward, upward
 from privcalc.peers.compare import compare
 from privcalc.relation import Relation
-from privcalc.rounding import downward, upward
 from privcalc.run import Run
 from privcalc.serial import read_json
 from privcalc.terminal import UNCONFIRMED, WRONG, answer
@@ -46,7 +48,7 @@ def claim() -> None:
 
 
 @claim.command
-@click.argument("file")
+@click.argument("file", type=SOURCE)
 @JSON
 def check(file: str, as_json: bool) -> int:
     """Recompute a published ε under everything that its stated parameters may mean.
@@ -60,7 +62,7 @@ def check(file: str, as_json: bool) -> int:
 
 
 @click.command("compare", cls=Command)
-@click.argument("described_run", metavar="RUN.json", type=Path)
+@click.argument("described_run", metavar="RUN.json", type=Source(Path))
 @DELTA
 @JSON
 def compare_(described_run: Path, delta: float, as_json: bool) -> int:
@@ -94,8 +96,6 @@ DELTAS = [10.0**-k for k in range(2, 13)]
 Answered = tuple[dict[str, Any], list[str]]
 """An answer as JSON, with its ``route``, and as lines."""
 
-STEPS = click.option("--steps", type=int, help="Number of steps; must be given where batches are drawn, else 1.")
-
 
 def question(
     *options: Callable[[Any], Any],
@@ -109,13 +109,11 @@ def question(
     def decorate(function: Callable[..., tuple[float, int, Answered]]) -> click.Command:
         def run(batches: Batches, relation: str, as_json: bool, **asked: Any) -> int:
             among = Relation(relation)
-            if "steps" in asked and asked["steps"] is None:
-                batches.step(1.0)  # raises where an option is wrong
-                if not batches.none:
-                    raise PrivcalcError(
-                        "--steps: must be given where batches are drawn: ε of one step is too small for a run"
-                    )
-                asked["steps"] = 1
+            batches.step(1.0)  # raises where an option is wrong
+            if "steps" in asked:
+                asked["steps"] = batches.steps(asked["steps"], asked.pop("epochs"))
+            if isinstance(asked.get("delta"), float):
+                errors.check_delta(asked["delta"], batches.records)
             noise, steps, (found, lines) = function(batches, among, **asked)
             sampling = "none" if batches.none else batches.sampler
             step = {"mechanism": "Gaussian", "noise_multiplier": noise, **batches.given, "sampling": sampling}
@@ -138,7 +136,7 @@ def question(
     return decorate
 
 
-@question(NOISE, STEPS, DELTA)
+@question(NOISE, *STEPS, DELTA)
 def epsilon(
     batches: Batches, relation: Relation, noise_multiplier: float, steps: int, delta: float
 ) -> tuple[float, int, Answered]:
@@ -146,7 +144,7 @@ def epsilon(
     return noise_multiplier, steps, _epsilon(batches.step(noise_multiplier) * steps, delta, relation)
 
 
-@question(NOISE, STEPS, EPSILON)
+@question(NOISE, *STEPS, EPSILON)
 def delta(
     batches: Batches, relation: Relation, noise_multiplier: float, steps: int, epsilon: float
 ) -> tuple[float, int, Answered]:
@@ -158,7 +156,7 @@ def delta(
 
 @question(
     NOISE,
-    STEPS,
+    *STEPS,
     click.option(
         "--alpha",
         type=Numbers(float),
@@ -208,7 +206,7 @@ def risk(
 
 
 @question(
-    STEPS,
+    *STEPS,
     click.option("--epsilon", type=float, help="ε, for instance 3, with"),
     click.option("--delta", type=float, help="its δ, for instance 1e-5; or"),
     click.option("--advantage", type=float, help="the largest true minus false positive rate of an attack; or"),
@@ -223,7 +221,6 @@ def noise(batches: Batches, relation: Relation, steps: int, **target: float | No
     if batches.sampler == "poisson":
         multiplier = pc.noise_multiplier(steps=steps, **batches.given, **given)
     else:
-        batches.step(1.0)  # raises where an option is wrong; a search would go past it
         multiplier = float(pc.calibrate(lambda z: batches.step(z) * steps, **given))
     found, lines = _met(batches.step(multiplier) * steps, relation, given)
     return (
@@ -250,7 +247,7 @@ def _steps(
 
 @question(
     NOISE,
-    STEPS,
+    *STEPS,
     click.option("--delta", type=Numbers(float), default=DELTAS, help="Several δ (default 1e-2 … 1e-12)."),
 )
 def curve(
@@ -264,7 +261,7 @@ def curve(
     return noise_multiplier, steps, ({"curve": told, "route": points[0][1].route}, lines)
 
 
-COMMANDS = (epsilon, delta, risk, noise, _steps, curve)
+COMMANDS = (delta, risk, _steps, curve)
 
 
 def _epsilon(ran: Run, delta: float, relation: Relation) -> Answered:

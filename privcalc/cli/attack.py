@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 import privcalc as pc
 from privcalc import errors, pictures
-from privcalc.cli.options import JSON, Command
+from privcalc.cli.options import JSON, SOURCE, Command
+from privcalc.enclosure import downward, upward
 from privcalc.files import TEXT, folder, read_whole, regular, write_whole
 from privcalc.numerics.floats import Floats
 from privcalc.pictures.curves import ALPHAS
-from privcalc.rounding import downward, upward
 from privcalc.serial import indented
 from privcalc.terminal import WRONG, answer
 
@@ -30,8 +30,8 @@ LARGEST = 8 * TEXT
 
 
 @click.command(cls=Command)
-@click.argument("scores_in")
-@click.argument("scores_out")
+@click.argument("scores_in", type=SOURCE)
+@click.argument("scores_out", type=SOURCE)
 @click.option("--delta", type=float, default=1e-2, show_default=True, help="δ.")
 @click.option("--confidence", type=float, default=0.95, show_default=True, help="Of all statements together.")
 @click.option("--certificate", metavar="CERT", help="A certificate to hold against the scores.")

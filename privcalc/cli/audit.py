@@ -15,7 +15,7 @@ from privcalc.audit import norms
 from privcalc.audit.blocks import BLOCK, Answer, epsilons
 from privcalc.audit.norms import read_norms
 from privcalc.audit.sensitive import QUANTILES, WARNING, RealisedValues
-from privcalc.cli.options import DELTA, JSON, NOISE, Command, engine_of, engine_options, progress
+from privcalc.cli.options import DELTA, JSON, NOISE, Command, Source, engine_of, engine_options, progress
 from privcalc.files import folder, whole
 from privcalc.parts import Engine, Parts, extra
 from privcalc.serial import indented
@@ -25,7 +25,7 @@ from privcalc.terminal import answer
 @click.command(
     cls=Command, help=f"Per-record ε, summary and picture, from norms of clipped contributions.\n\n\b\n{norms.__doc__}"
 )
-@click.argument("table", metavar="NORMS", type=Path)
+@click.argument("table", metavar="NORMS", type=Source(Path))
 @NOISE
 @click.option(
     *("--sample-rate", "--rate"),  # the second is its name in 0.1.0

@@ -1,18 +1,23 @@
-"""``privcalc budget create|show|history|reserve|settle|readmit``: the budget of a data set."""
+"""``privcalc budget``: the budgets of a store, from their making over shares and charges to their end."""
 
 from __future__ import annotations
 
+import math
+from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import click
 
 import privcalc as pc
+from privcalc.budget import cap_for
+from privcalc.budget.history import titles
 from privcalc.certificate.story import described
-from privcalc.cli.options import JSON, RELATION, Group, Numbers
+from privcalc.cli.options import JSON, RELATION, STEPS, Batches, Group, Numbers, Source, sampler_options
+from privcalc.enclosure import upward
 from privcalc.files import write_whole
 from privcalc.relation import Relation
-from privcalc.serial import read_json
+from privcalc.serial import mechanism_to_json, read_json
 from privcalc.terminal import answer
 
 __all__ = ["budget"]
@@ -27,23 +32,54 @@ def budget() -> None:
 
 
 def _store(function: Any) -> Any:
-    """What every action takes: the store, the data set, the witness."""
+    """What actions on one budget take: the store, the data set, the witness."""
     for option in (
         click.option(
             "--witness", metavar="FILE", help="A file, apart from the store, by which an older copy of it is seen."
         ),
-        click.option("--dataset", required=True, help="Name of the data set."),
+        click.option("--dataset", help="Name of the data set; may be left out where the store has one only."),
         click.argument("url"),
     ):
         function = option(function)
     return function
 
 
+TEAM = click.option("--team", help="Whose it is: it is counted as the team's, and keeps to its share.")
+
+
+def _opened(url: str, dataset: str | None, witness: str | None, team: str | None = None) -> pc.Budget:
+    """The budget that is meant."""
+    if dataset is None:
+        if len(found := titles(url)) != 1:
+            listed = ", ".join(map(repr, found)) or "none"
+            raise pc.PrivcalcError(f"--dataset: must be given, one of those of {url!r}: {listed}")
+        (dataset,) = found
+    return pc.Budget(url, dataset=dataset, witness=witness, team=team)
+
+
+@budget.command("list")
+@click.argument("url")
+@JSON
+def list_(url: str, as_json: bool) -> int:
+    """The data sets that have a budget in a store."""
+    found = [{"dataset": name, "title": title or name} for name, title in titles(url).items()]
+    lines = [one["title"] + (f" (at first: {one['dataset']})" * (one["title"] != one["dataset"])) for one in found]
+    return answer({"budgets": found}, "\n".join(lines) or f"{url} has no budget", as_json=as_json)
+
+
 @budget.command
 @_store
 @click.option("--mu", type=float, help="The cap: GDP.")
 @click.option("--rho", type=float, help="The cap: zCDP.")
-@click.option("--epsilon", type=float, help="The cap: pure DP.")
+@click.option("--epsilon", type=float, help="The cap: pure DP; with --delta, the best that keeps to this ε and δ.")
+@click.option("--delta", type=float, help="With --epsilon.")
+@click.option(
+    "--runs",
+    type=click.Choice(["any", "gaussian"]),
+    default="any",
+    show_default=True,
+    help="With --delta: whether only Gaussian noise without sampling, and choices, will be charged.",
+)
 @click.option("--orders", type=Numbers(float), help="The cap: Rényi DP at these orders, with --epsilons.")
 @click.option("--epsilons", type=Numbers(float), help="As many numbers.")
 @RELATION
@@ -51,27 +87,51 @@ def _store(function: Any) -> Any:
 @JSON
 def create(
     url: str,
-    dataset: str,
+    dataset: str | None,
     witness: str | None,
     orders: list[float] | None,
     epsilons: list[float] | None,
     relation: str,
     unit: str,
     as_json: bool,
+    delta: float | None,
+    runs: Literal["any", "gaussian"],
     **caps: float | None,
 ) -> int:
     """Make the budget of a data set."""
+    if dataset is None:
+        raise pc.PrivcalcError("--dataset: must be given: the name of the data set")
     among, given = Relation(relation), {name: value for name, value in caps.items() if value is not None}
     if len(given) + (orders is not None) != 1 or (orders is None) != (epsilons is None):
         raise pc.PrivcalcError("cap: must be exactly one of --mu, --rho, --epsilon, or --orders with --epsilons")
     if orders is not None and epsilons is not None:
         cap: Any = pc.RDP(orders, epsilons, relation=among)
+    elif delta is not None:
+        if caps["epsilon"] is None:
+            raise pc.PrivcalcError(f"--delta = {delta}: is for --epsilon")
+        cap = cap_for(epsilon=caps["epsilon"], delta=delta, runs=runs, relation=among)
     else:
         ((name, value),) = given.items()
         cap = {"mu": pc.GDP, "rho": pc.ZCDP, "epsilon": pc.PureDP}[name](value, relation=among)
     made = pc.Budget.create(url, dataset=dataset, cap=cap, relation=among, unit=unit, witness=witness)
     lines, digest = made.head
-    return answer({"lines": lines, "hash": digest}, f"{made}\nhash {digest}", as_json=as_json)
+    told = f"{made}\nhash {digest}"
+    if delta is not None:
+        told = f"{told}\n{WHY[cap.kind].format(epsilon=caps['epsilon'], delta=f'{delta:g}', cap=cap)}"
+    return answer({"lines": lines, "hash": digest, "cap": mechanism_to_json(cap)}, told, as_json=as_json)
+
+
+WHY = {
+    "RDP": "The cap is {cap}: under it all outputs together are ({epsilon:g}, {delta})-DP. Rényi divergence adds up "
+    "whatever anyone chooses by looking at outputs, which ε does not, and it counts what sampling saves; the order is "
+    "the one with the most room for this δ. If all will be Gaussian noise without sampling, and choices, "
+    "--runs gaussian has room for more.",
+    "GDP": "The cap is {cap}: under it all outputs together are ({epsilon:g}, {delta})-DP. The μ² of Gaussian noise "
+    "add up whatever anyone chooses by looking at outputs, which ε does not, and nothing has more room for it. Sampled "
+    "training, Laplace noise and others are refused; --runs any takes them.",
+    "PureDP": "The cap is {cap}: the ε of pure DP add up. With --delta above 0 there is more room.",
+}
+"""What was chosen, and why, by kind of cap."""
 
 
 @budget.command
@@ -82,16 +142,15 @@ def create(
 @JSON
 def show(delta: float, html: str | None, picture: Path | None, as_json: bool, **where: Any) -> int:
     """What is charged, what is left, and the odometer."""
-    from privcalc.budget.page import course, page, summary, text
+    from privcalc.budget.page import page, summary, text
 
-    found = pc.Budget(**where)
+    found = _opened(**where)
     if html is not None:
         write_whole(html, page(found, delta=delta))
     if picture is not None:
         from privcalc import pictures
 
-        points = course(found.history())
-        pictures.save(pictures.spending(*map(list, zip(*points, strict=True))), picture)
+        pictures.save(found.plot(), picture)
     return answer(summary(found, delta=delta), text(found, delta=delta), as_json=as_json)
 
 
@@ -102,21 +161,97 @@ def history(as_json: bool, **where: Any) -> int:
     """Every charge."""
     from privcalc.budget.page import history_text
 
-    lines = pc.Budget(**where).history()
+    lines = _opened(**where).history()
     return answer({"history": lines}, history_text(lines), as_json=as_json)
 
 
 @budget.command
 @_store
-@click.argument("run", type=Path)
+@click.argument("run", type=Source(Path), required=False)
+@click.option("--noise-multiplier", type=float, help="Instead of RUN: Gaussian steps, noise deviation / clip norm.")
+@STEPS[0]
+@STEPS[1]
+@sampler_options
 @click.option("--label", help="What it is.")
+@TEAM
 @JSON
-def reserve(run: Path, label: str | None, as_json: bool, **where: Any) -> int:
-    """Charge for what runs without a ledger, before it runs: RUN is described in JSON, as certify takes it."""
-    terms, found = described(read_json(run)), pc.Budget(**where)
-    found.check(terms)
-    name = found.reserve(terms.bound, label=label)
-    return answer({"reservation": name}, f"charged: {terms.bound}\nreservation {name}", as_json=as_json)
+def reserve(
+    batches: Batches,
+    run: Path | None,
+    noise_multiplier: float | None,
+    steps: int | None,
+    epochs: float | None,
+    label: str | None,
+    as_json: bool,
+    **where: Any,
+) -> int:
+    """Charge for what runs without a ledger, before it runs.
+
+    RUN is described in JSON, as certify takes it; or say --noise-multiplier, --steps and how batches are drawn.
+    """
+    found = _opened(**where)
+    if (run is None) == (noise_multiplier is None):
+        raise pc.PrivcalcError("RUN: give it or --noise-multiplier, one of both")
+    if run is not None:
+        terms = described(read_json(run))
+        found.check(terms)
+        charged = terms.bound
+    else:
+        charged = batches.step(noise_multiplier or 0.0) * batches.steps(steps, epochs)
+    try:
+        name = found.reserve(charged, label=label)
+    except pc.BudgetExceeded as error:
+        raise pc.BudgetExceeded(f"{error}{_enough(found, batches, charged, noise_multiplier)}") from None
+    return answer({"reservation": name}, f"charged: {charged}\nreservation {name}", as_json=as_json)
+
+
+def _enough(found: pc.Budget, batches: Batches, run: pc.Run, noise: float | None) -> str:
+    """What noise multiplier there is room for, to four digits: a search by bisection, in the exponent."""
+    if noise is None:
+        return ""
+    (_, count), low, high = run.entries[0], noise, noise * 1e6
+    if found.would_exceed(batches.step(high) * count):
+        return ""
+    while high > low * 1.0001:
+        middle = math.sqrt(low * high)
+        low, high = (middle, high) if found.would_exceed(batches.step(middle) * count) else (low, middle)
+    return f"; there is room for so many with --noise-multiplier {upward(high, '.4g')}"
+
+
+@budget.command
+@_store
+@click.option("--team", required=True, help="The team.")
+@click.option("--percent", type=float, required=True, help="Of the cap; in place of what the team had.")
+@JSON
+def share(team: str, percent: float, as_json: bool, **where: Any) -> int:
+    """Set aside a share of the cap for a team; what teams do not have is for who names none."""
+    found = _opened(**where)
+    found.set_share(team, float(Fraction(repr(percent)) / 100))
+    lines = [f"{name}: {100 * part:.4g} %" for name, part in found.shares.items()]
+    rest = 100 * (1 - sum(found.shares.values()))
+    return answer({"shares": found.shares}, "\n".join((*lines, f"who names no team: {rest:.4g} %")), as_json=as_json)
+
+
+@budget.command
+@_store
+@click.option("--to", "title", required=True, help="What it goes by from now on; the first name stays valid.")
+@JSON
+def rename(title: str, as_json: bool, **where: Any) -> int:
+    """Give a data set another name to go by."""
+    found = _opened(**where)
+    found.rename(title)
+    return answer({"title": title}, f"{found.rules.dataset} goes by {title}", as_json=as_json)
+
+
+@budget.command
+@_store
+@click.option("--reason", required=True, help="Why; a line of the history.")
+@JSON
+def close(reason: str, as_json: bool, **where: Any) -> int:
+    """Charge nothing more, ever. Nothing is deleted: the history stays."""
+    found = _opened(**where)
+    found.retire(reason)
+    return answer({"closed": found.retired}, f"closed: {found.retired}", as_json=as_json)
 
 
 @budget.command
@@ -125,7 +260,7 @@ def reserve(run: Path, label: str | None, as_json: bool, **where: Any) -> int:
 @JSON
 def settle(ledgers: tuple[str, ...], as_json: bool, **where: Any) -> int:
     """Return what closed ledgers did not use, where that was not done when they closed."""
-    found = pc.Budget(**where)
+    found = _opened(**where)
     for ledger in ledgers:
         found.settle(ledger)
     share = 100 * found.share
@@ -141,10 +276,12 @@ def settle(ledgers: tuple[str, ...], as_json: bool, **where: Any) -> int:
     "--ledger", "ledgers", multiple=True, metavar="LEDGER", help="A ledger that the store forgot; may be given again."
 )
 @JSON
-def readmit(url: str, dataset: str, witness: str | None, reason: str, ledgers: tuple[str, ...], as_json: bool) -> int:
+def readmit(reason: str, ledgers: tuple[str, ...], as_json: bool, **where: Any) -> int:
     """Use a store again that was restored from a backup: charge the ledgers that it forgot, and say why."""
     from privcalc.budget import readmit as again
 
-    found = again(url, dataset=dataset, reason=reason, witness=witness, ledgers=ledgers)
+    if where["dataset"] is None:
+        raise pc.PrivcalcError("--dataset: must be given: the name of the data set")
+    found = again(reason=reason, ledgers=ledgers, **where)
     said = f"readmitted; {100 * found.share:.4g} % of the cap is charged; charge by hand what else was forgotten"
     return answer({"share": found.share, "readmitted": found.readmitted}, said, as_json=as_json)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privcalc import bulk, parts
-from privcalc.cli.options import JSON, OPTIONS, RELATION, Command, engine_of, engine_options, progress
+from privcalc.cli.options import JSON, OPTIONS, RELATION, Command, Source, engine_of, engine_options, progress
 from privcalc.errors import PrivcalcError
 from privcalc.files import regular, whole
 from privcalc.numerics.floats import Floats
@@ -31,7 +31,7 @@ Write = Callable[[IO[bytes], dict[str, Any]], None]
 
 
 @click.command("bulk", cls=Command)
-@click.argument("table", type=Path)
+@click.argument("table", type=Source(Path))
 @click.option("--out", type=Path, required=True, metavar="FILE", help="Where the table goes, of the same kind.")
 @engine_options(f"{bulk.PART} answers at a time (default: local for up to as many, else processes)")
 @RELATION

@@ -17,7 +17,7 @@ from privcalc.certificate.html import page, sheet
 from privcalc.certificate.registry import record
 from privcalc.certificate.schema import UNDECIDED, changed
 from privcalc.certificate.text import report
-from privcalc.cli.options import DELTA, JSON, Command
+from privcalc.cli.options import DELTA, JSON, SOURCE, Command
 from privcalc.files import LEDGER, read_whole, regular, write_whole
 from privcalc.kernel import composed, said, theorem
 from privcalc.kernel import read as entries
@@ -114,7 +114,7 @@ def _asked(prompt: str) -> str:
 
 
 @click.command(cls=Command)
-@click.argument("source", nargs=-1, required=True)
+@click.argument("source", nargs=-1, required=True, type=SOURCE)
 @DELTA
 @click.option("--out", metavar="CERT", help="File to write the certificate to.")
 @click.option("--coq", metavar="OUT", help="Also write a theorem about this run, which coqc checks in a minute.")
@@ -138,8 +138,8 @@ def certify(source: tuple[str, ...], delta: float, out: str | None, coq: str | N
 
 
 @click.command(cls=Command)
-@click.argument("certificate", metavar="CERT")
-@click.argument("ledgers", nargs=-1)
+@click.argument("certificate", metavar="CERT", type=SOURCE)
+@click.argument("ledgers", nargs=-1, type=SOURCE)
 @click.option(
     "--seconds",
     type=float,
@@ -200,7 +200,7 @@ def verify(
 
 
 @click.command(cls=Command)
-@click.argument("certificate", metavar="CERT")
+@click.argument("certificate", metavar="CERT", type=SOURCE)
 @click.option("--html", metavar="OUT", help="Also write one self-contained web page (needs matplotlib).")
 @click.option(
     "--report",

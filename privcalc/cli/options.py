@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import functools
+import shutil
 import sys
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
 import privcalc as pc
+from privcalc import errors
+from privcalc.calibration import dpsgd
 from privcalc.errors import PrivcalcError
 from privcalc.mechanisms.sampler import REQUIRED, Batched, batched
 from privcalc.mechanisms.sampler import Command as Asked
@@ -32,7 +37,7 @@ class Command(click.Command):
         try:
             status: int = super().invoke(ctx)
         except (PrivcalcError, OSError) as error:
-            return fail(ctx.command_path, _told(ctx.params, str(error)))
+            return fail(ctx.command_path, _told(ctx.params, str(error)).replace(ctx.meta.get(READ, "\0"), "-"))
         return status
 
     def get_help(self, ctx: click.Context) -> str:
@@ -49,6 +54,17 @@ class Group(click.Group):
         """Its help."""
         return for_stream(super().get_help(ctx), sys.stdout)
 
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """One of its commands, or of its groups that only sort them: ``privcalc delta`` is ``privcalc ask delta``."""
+        sorting = (one for one in self.commands.values() if isinstance(one, Sorting))
+        return super().get_command(ctx, cmd_name) or next(
+            (one.commands[cmd_name] for one in sorting if cmd_name in one.commands), None
+        )
+
+
+class Sorting(Group):
+    """Commands that go together; each may be named without the group."""
+
 
 def _told(given: dict[str, Any], message: str) -> str:
     """The message; the argument that it begins with is named as the option that gave it.
@@ -62,6 +78,32 @@ def _told(given: dict[str, Any], message: str) -> str:
         if isinstance(one, (int, float)) and rest.startswith(f"{one!r}:"):
             return f"--{option.replace('_', '-')} = {rest}"
     return message
+
+
+READ = "privcalc.read"
+"""Where the context says to which file standard input was copied."""
+
+
+class Source(click.Path):
+    """A file to read, as a path; ``-`` is standard input, which is copied to a file that goes with the command."""
+
+    def __init__(self, kind: type = str) -> None:
+        super().__init__(path_type=kind)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The path of the file."""
+        if str(value) != "-" or ctx is None:
+            return super().convert(value, param, ctx)
+        if READ in ctx.meta:
+            self.fail("standard input is read once", param, ctx)
+        folder = ctx.with_resource(tempfile.TemporaryDirectory())
+        ctx.meta[READ] = path = f"{folder}/standard-input.csv"  # tables are told by their endings
+        with open(path, "wb") as file:
+            shutil.copyfileobj(sys.stdin.buffer, file)
+        return Path(path) if self.type is Path else str(path)
+
+
+SOURCE = Source()
 
 
 class Numbers(click.ParamType[list[float]]):
@@ -98,6 +140,10 @@ RELATION = click.option(
     show_default=True,
     help="Neighbouring relation.",
 )
+STEPS = (
+    click.option("--steps", type=int, help="Number of steps; it, or epochs, must be given where batches are drawn."),
+    click.option("--epochs", type=float, help="Instead: passes over the data, rounded up to whole steps."),
+)
 JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 
 
@@ -133,8 +179,10 @@ def engine_of(engine: str | None, workers: int | None, scheduler: str | None) ->
     return Engine("dask" if engine is None and scheduler else engine or "processes", workers, scheduler)
 
 
-def progress(command: str) -> Progress:
-    """Tells on standard error, so that what is printed stays what was asked for."""
+def progress(command: str) -> Progress | None:
+    """Tells on standard error, so that what is printed stays what was asked for; only people at a terminal."""
+    if not sys.stderr.isatty():
+        return None
     return lambda text: print(f"privcalc {command}: {text}", file=sys.stderr, flush=True)
 
 
@@ -142,6 +190,13 @@ SAMPLERS: dict[str, tuple[type[Batched], Asked]] = {
     kind.command.name: (kind, kind.command) for kind in batched() if kind.command is not None
 }
 """By name; each class says what it is called here, and what it asks for."""
+
+
+INSTEAD = {
+    "batch_size": "how many records it has on average, over --dataset-size: instead of --sample-rate",
+    "dataset_size": "how many there are, which must be public",
+}
+"""What Poisson sampling may be told in place of its rate."""
 
 
 def _options() -> dict[str, tuple[type, str]]:
@@ -152,6 +207,8 @@ def _options() -> dict[str, tuple[type, str]]:
         for option in command.options:
             types[option.name] = option.type
             says.setdefault(option.name, {}).setdefault(option.help, []).append(name)
+    for name, text in INSTEAD.items():
+        says[name][text] = ["poisson"]
     return {
         name: (types[name], "; ".join(f"{', '.join(sorted(takers))}: {text}" for text, takers in found.items()))
         for name, found in says.items()
@@ -168,10 +225,12 @@ class Batches:
     Attributes:
         sampler: its name.
         given: its options, those that were not given by their defaults, in the order in which its mechanism takes them.
+        records: how many records there are, if somebody said so.
     """
 
     sampler: str
     given: dict[str, Any]
+    records: int | None = None
 
     @classmethod
     def of(cls, sampler: str, options: dict[str, Any]) -> Batches:
@@ -182,20 +241,47 @@ class Batches:
         """
         takes = SAMPLERS[sampler][1].options
         given = {name: value for name, value in options.items() if value is not None}
+        records = given.get("dataset_size")
+        if sampler == "poisson" and INSTEAD.keys() & given.keys():
+            sized = [given.pop(name, None) for name in ("sample_rate", *INSTEAD)]
+            given["sample_rate"], _ = dpsgd.schedule(sized[0], 1, sized[1], sized[2], None)
         if other := next((name for name in given if name not in {option.name for option in takes}), None):
             raise PrivcalcError(f"{_option(other)} = {given[other]!r}: is not for --sampler {sampler}")
         found = {option.name: given.get(option.name, option.default) for option in takes}
         if missing := next((name for name, value in found.items() if value is REQUIRED), None):
             raise PrivcalcError(f"{_option(missing)}: must be given with --sampler {sampler}")
-        return cls(sampler, found)
+        return cls(sampler, found, records)
 
     @property
     def none(self) -> bool:
         """Whether every record takes part in every step."""
         return self.given == {"sample_rate": 1.0}
 
+    def steps(self, number: int | None, epochs: float | None) -> int:
+        """How many steps, or epochs where these are what the sampler counts.
+
+        Raises:
+            PrivcalcError: if both or none were given.
+        """
+        rate = self.given.get("sample_rate", self.given.get("batch_size", 1) / (self.records or 1))
+        if (number is None) == (epochs is None):
+            if number is not None:
+                raise PrivcalcError(f"--epochs = {epochs}: give it or --steps, not both")
+            if not self.none:
+                raise PrivcalcError(
+                    "--steps: must be given where batches are drawn, or --epochs: ε of one step is too small for a run"
+                )
+            return 1
+        if number is None:
+            return dpsgd.whole_steps(epochs or 0.0, rate)
+        if not SAMPLERS[self.sampler][1].counted[0].startswith("epoch"):
+            errors.check_pass(number, rate)
+        return number
+
     def step(self, noise: float) -> pc.Mechanism:
         """The mechanism of a step of Gaussian noise."""
+        if self.none:
+            return pc.Gaussian(noise)
         return SAMPLERS[self.sampler][0].on(pc.Gaussian(noise), *self.given.values())
 
     def number(self, steps: int) -> str:

@@ -9,13 +9,11 @@ from typing import Any
 import click
 
 from privcalc import pictures
-from privcalc.calibration.choices import plan
-from privcalc.calibration.noises import compare_noise
+from privcalc.calibration.plans import compare_noise, plan
 from privcalc.cli.options import DELTA, EPSILON, JSON, RELATION, Command, Numbers
-from privcalc.enclosure import Guarantee
+from privcalc.enclosure import Guarantee, upward
 from privcalc.errors import PrivcalcError
 from privcalc.relation import Relation
-from privcalc.rounding import upward
 from privcalc.terminal import answer
 
 TITLES = ("epochs", "batch", "rate", "steps", "noise multiplier", "noise/step", "noise/run", "× largest batch")

@@ -17,11 +17,19 @@ from typing import Literal
 import numpy as np
 
 from privcalc import errors
-from privcalc.composition import group, tradeoff
-from privcalc.composition.curve import Curve, at_once, worst_delta, worst_epsilon
+from privcalc.composition import tradeoff
+from privcalc.composition.curve import (
+    Curve,
+    at_once,
+    delta_in_a_row,
+    delta_of_group,
+    epsilon_in_a_row,
+    epsilon_of_group,
+    worst_delta,
+    worst_epsilon,
+)
 from privcalc.composition.direction import POOR, Bound, Direction
-from privcalc.composition.group import Group
-from privcalc.composition.sides import Question, Sides
+from privcalc.composition.sides import Group, Question, Sides
 from privcalc.enclosure import Enclosure, Enclosures
 from privcalc.numerics.floats import UNIT, Floats
 from privcalc.numerics.routes import many
@@ -92,11 +100,12 @@ class Answers:
 
     def epsilon(self, delta: float) -> Enclosure:
         """The smallest ε ≥ 0 with δ(ε) ≤ δ."""
-        return replace(self._at(delta, worst_epsilon, group.epsilon, group.epsilon_of_group), delta=delta)
+        return replace(self._at(delta, worst_epsilon, epsilon_in_a_row, epsilon_of_group), delta=delta)
 
     def delta(self, epsilon: float) -> Enclosure:
         """δ(ε)."""
-        return self._at(epsilon, worst_delta, group.delta, group.delta_of_group)
+        found = self._at(epsilon, worst_delta, delta_in_a_row, delta_of_group)
+        return replace(found, asked=("δ", f"ε = {epsilon:g}"))
 
     def _at(
         self,
@@ -140,7 +149,8 @@ class Answers:
 
     def beta(self, alpha: float) -> Enclosure:
         """The trade-off curve at α."""
-        return self._ask(lambda curves: tradeoff.beta(curves, alpha), safe="lower")
+        found = self._ask(lambda curves: tradeoff.beta(curves, alpha), safe="lower")
+        return replace(found, asked=("β", f"α = {alpha:g}"))
 
     def bayes_risk(self, prior: float) -> Enclosure:
         """min(π, 1 − π)·(1 − δ(ε)) with ε = |log(π/(1 − π))| (``proofs/risk.md``, §1)."""
@@ -150,17 +160,20 @@ class Answers:
         off = 4 * UNIT * (1 + abs(math.log(prior)) + abs(math.log1p(-prior)))
         low = math.nextafter(least * max(1 - found.upper - off, 0.0) * (1 - 4 * UNIT), 0.0)  # which may be subnormal
         high = math.nextafter(least * min(1 - found.lower + off, 1.0) * (1 + 4 * UNIT), 1.0)
-        return Enclosure(low, min(high, least), self.relation, found.route, "lower")
+        asked = "error of any guess", f"prior {prior:g}"
+        return Enclosure(low, min(high, least), self.relation, found.route, "lower", asked=asked)
 
     def reconstruction(self, baseline: float) -> Enclosure:
         """1 − β(κ) (``proofs/risk.md``, §2)."""
         found = self.beta(baseline)
         low, high = math.nextafter(1 - found.upper, 0.0), math.nextafter(1 - found.lower, 2.0)
-        return Enclosure(max(low, baseline), min(max(high, baseline), 1.0), self.relation, found.route)
+        asked = "success", f"baseline {baseline:g}"
+        return Enclosure(max(low, baseline), min(max(high, baseline), 1.0), self.relation, found.route, asked=asked)
 
     def gdp_mu(self, delta: float) -> Enclosure:
         """The smallest μ of Gaussian DP, except with probability δ."""
-        return replace(self._ask(lambda curves: tradeoff.gdp_mu(curves, delta)), delta=delta)
+        found = self._ask(lambda curves: tradeoff.gdp_mu(curves, delta))
+        return replace(found, delta=delta, asked=("μ", f"δ = {delta:g}" if delta else ""))
 
     @usual()
     def rdp(self, alpha: Floats) -> Floats:

@@ -1,8 +1,14 @@
 """From pairs and counts to certified bounds: what has a closed form, else what the ladder of routes says.
 
-Everything here concerns one *direction*: a list of (pair, count), all ordered the same way. A relation's guarantee is
+A curve is that of one *direction*: a list of (pair, count), all ordered the same way. A relation's guarantee is
 the worst of its directions *after* composing each (Lebeda, Regehr, Kamath, Steinke 2024, show that mixing them earlier
 is wrong).
+
+Of several neighbours in a row (replace-one as removing a record then adding another; groups of k records) all
+mechanisms may know the pair (``sides.Group``), and nothing is lost. Else: for data sets D₀, …, D_k, each a neighbour of
+the next,
+δ(Σε_i) ≤ Σ_i e^{ε_1 + … + ε_{i−1}}·δ_i(ε_i) for every split of ε, each δ_i that of the whole run (Dwork, Roth 2014,
+Theorem 2.2 for pure DP; ``proofs/replace_one.md`` for the step).
 """
 
 from __future__ import annotations
@@ -11,6 +17,7 @@ import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 
@@ -28,10 +35,10 @@ from privcalc.composition.direction import (
 from privcalc.composition.ladder import Ladder
 from privcalc.composition.question import DeltaAt, EpsilonAt, invert
 from privcalc.composition.uses import Moments, Uses
-from privcalc.numerics.floats import TINY, Floats
+from privcalc.numerics.floats import TINY, UNIT, Floats
 from privcalc.numerics.routes import contour, many
 from privcalc.numerics.sampled_gaussian import SampledGaussianTransform
-from privcalc.numerics.solve import Bounds
+from privcalc.numerics.solve import Bounds, crossing, smallest
 
 ONE_USE = Widths(GOOD, STEEP * GOOD)
 """Widths with which the profile of a single use is enough."""
@@ -50,11 +57,19 @@ class Curve:
 
     def __init__(self, direction: Direction, tolerance: float = 0.0) -> None:
         self.direction, self.tolerance = direction, tolerance
-        rest, self.leak = split_leaks(direction)
-        self._uses = Uses(rest)
+        self.rest, self.leak = split_leaks(direction)
+        self._uses = Uses(self.rest)
         self._moments = Moments(self._uses.pairs) if any(pair.moments_only for pair, _ in self._uses.pairs) else None
-        self._ladder = Ladder(self._uses)
         self._line = functools.lru_cache(LINES)(self._axis)
+
+    @cached_property
+    def _ladder(self) -> Ladder:
+        return Ladder(self._uses)
+
+    @property
+    def without_leaks(self) -> Curve:
+        """The same where no use gives everything away."""
+        return Curve(self.rest, self.tolerance)
 
     @property
     def empty(self) -> bool:
@@ -230,3 +245,69 @@ def worst_delta(curves: Sequence[Curve], epsilon: float) -> Bound:
 
 def _larger(a: Bound, b: Bound) -> Bound:
     return Bound(max(a.lower, b.lower), max(a.upper, b.upper), tuple(dict.fromkeys((*a.routes, *b.routes))))
+
+
+def epsilon_in_a_row(curves: Sequence[Curve], delta: float) -> float:
+    """An upper bound of the replace-one ε from the curves of removing and of adding."""
+    remove, add = curves[0], curves[-1]
+    most = epsilon_at_most(delta, (remove.max_loss + add.max_loss) * (1 + UNIT))
+    if delta == 0:
+        return most
+
+    def total(share: float) -> float:
+        first = remove.epsilon(share * delta * (1 - 4 * UNIT), quick=True).upper
+        rest = (1 - share) * delta * math.exp(-first) * (1 - 16 * UNIT) if first < 700 else 0.0
+        return (first + add.epsilon(rest, quick=True).upper) * (1 + 4 * UNIT) if rest > 0 else math.inf
+
+    return min(smallest(total, 0.01, 0.99, 0.02)[0], most)
+
+
+def delta_in_a_row(curves: Sequence[Curve], epsilon: float) -> float:
+    """An upper bound of the replace-one δ."""
+    remove, add = curves[0], curves[-1]
+
+    def total(first: float) -> float:
+        late = add.delta(max(epsilon - first, 0.0) * (1 - 4 * UNIT), quick=True).upper
+        early = remove.delta(first, quick=True).upper
+        return (early + math.exp(first) * late) * (1 + 16 * UNIT) if first < 700 else math.inf
+
+    most = delta_at_most(epsilon, (remove.max_loss + add.max_loss) * (1 + UNIT))
+    return min(most, smallest(total, 0.0, epsilon, 1e-3 * epsilon)[0]) if most else 0.0
+
+
+def epsilon_of_group(curves: Sequence[Curve], size: int, delta: float) -> Bound:
+    """A bound of ε for neighbours that differ in up to ``size`` records, by equal splits."""
+    own = worst_epsilon(curves, delta)
+    most = epsilon_at_most(delta, _largest(curves, size))
+    # The rule asks for at least ε/k of each: there is nothing to find where these add up to the largest loss already.
+    least = size * own.lower
+    if delta == 0 or own.upper == math.inf or least >= most * (1 - 1e-6):
+        return Bound(own.lower, most, ("group rule",))
+
+    def spread(epsilon: float) -> tuple[float, float]:
+        value = _spread(curves, size, epsilon)
+        return value, value
+
+    _, high = crossing(spread, delta, min(max(size * own.upper, 1e-9), most), least, most, 1e-10, both=False)
+    return Bound(own.lower, high, ("group rule",))
+
+
+def delta_of_group(curves: Sequence[Curve], size: int, epsilon: float) -> Bound:
+    """The same for δ."""
+    return Bound(worst_delta(curves, epsilon).lower, _spread(curves, size, epsilon), ("group rule",))
+
+
+def _spread(curves: Sequence[Curve], size: int, epsilon: float) -> float:
+    """δ(ε/k)·(1 + e^{ε/k} + … + e^{(k−1)ε/k}), 1 if that is more."""
+    most = delta_at_most(epsilon, _largest(curves, size))
+    share = epsilon / size * (1 - 4 * UNIT)
+    each = max(curve.delta(share, rtol=1e-7).upper for curve in curves)
+    if most == 0 or each == 0 or epsilon > 700:
+        return 0.0 if each == 0 else most
+    factor = math.expm1(epsilon) / math.expm1(share) if share > 0 else float(size)
+    return min(most, each * factor * (1 + 64 * UNIT * (1 + epsilon)))
+
+
+def _largest(curves: Sequence[Curve], size: int) -> float:
+    """No loss of the group exceeds this."""
+    return size * max(curve.max_loss for curve in curves) * (1 + UNIT)

@@ -11,11 +11,13 @@ import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from privcalc.composition.direction import FAIR, GOOD, POOR, SMALLEST, STEEP, Bound, Widths
-from privcalc.composition.uses import Uses, axis_epsilon
 from privcalc.numerics.solve import Bounds, crossing
+
+if TYPE_CHECKING:
+    from privcalc.composition.uses import Uses
 
 FEW = 50
 """Uses below which the transform decays too slowly for jumps to be worth their time.
@@ -196,7 +198,7 @@ class EpsilonAt(_Asked):
         if best.width() > max(FAIR, self.widths.epsilon):
             best = self._from_below(uses, best)
         if best.width() > POOR and not self.quick:
-            best = best.meet(best.lower, axis_epsilon(uses.pairs, self.at, best.upper), "axis")
+            best = best.meet(best.lower, uses.on_axis(self.at, best.upper), "axis")
         return best
 
     def _from_below(self, uses: Uses, best: Bound) -> Bound:

@@ -1,11 +1,11 @@
-"""The composed directions of a run: those that dominate, for upper ends, and those that occur, for lower ends."""
+"""The composed directions of a run, or of a group: those that dominate, for upper ends, and those that occur."""
 
 from __future__ import annotations
 
 import functools
 import math
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -15,6 +15,7 @@ from privcalc.pairs.adaptive_choices import ChoicesPair, gaussian_mu, playable
 from privcalc.pairs.dominating import ANY, Others, Pairs
 from privcalc.pairs.gaussian import GaussianPair
 from privcalc.pairs.pair import Pair
+from privcalc.relation import REPLACE_ONE, Relation
 
 Question = Callable[[list[Direction]], Bound]
 """Asked of all directions of a side."""
@@ -69,16 +70,70 @@ class Sides:
         return max(usual, answers[at] if whole == alone else question(whole), key=better)
 
 
-def worst(sides: Sequence[Sides], more: Sequence[Direction] = ()) -> Sides:
-    """The worst of several cases, each exact.
+def worst(sides: Sequence[Sides], more: Sequence[Sides] = ()) -> Sides:
+    """The worst of several cases of one run; those in ``more`` dominate others, and need not occur."""
+    first, *rest = sides
+    cases = [first, *(side for side in rest if side != first)]
+    if len(cases) == 1 and not more:
+        return first
 
-    Directions in ``more`` dominate others that were not listed.
-    """
-    directions = list(dict.fromkeys(direction for side in sides for direction in side.upper))
-    bounds = tuple(dict.fromkeys(name for side in sides for name in side.bounds))
-    lower = list(dict.fromkeys(direction for side in sides for direction in side.lower))
-    upper = list(dict.fromkeys([*directions, *more]))
-    return Sides(upper, lower, [], upper == directions and all(side.exact for side in sides), bounds, [])
+    def union(parts: Iterable[list[Direction]]) -> list[Direction]:
+        return list(dict.fromkeys(direction for part in parts for direction in part))
+
+    upper = union(side.upper for side in [*cases, *more])
+    exact = all(side.exact for side in cases) and upper == union(side.upper for side in cases)
+    other = union(side.other or side.upper for side in [*cases, *more])
+    bounds = tuple(dict.fromkeys(name for side in [*cases, *more] for name in side.bounds))
+    made = zip(*(side.choices for side in cases), strict=False)
+    choices = [(union(one for one, _ in each), union(whole for _, whole in each)) for each in made]
+    lower = union(side.lower for side in cases)
+    others = functools.reduce(operator.and_, (side.others for side in cases))
+    return Sides(upper, lower, other if other != upper else [], exact, bounds, choices, others)
+
+
+MOST_CASES = 16
+"""Mixed groups that are asked for one by one; of more, several are bounded by a larger one."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """A group of ``size`` (at least 2), and the run's sides by how many were removed and added, if known."""
+
+    size: int
+    known: Callable[[Relation, int, int, int], Sides | None]
+
+    def sides(self, relation: Relation) -> Sides | None:
+        """The worst of all ways to differ in so many records; None where a mechanism does not know its pair.
+
+        Fewer records are no worse: those that are left over may contribute nothing.
+        """
+        k = self.size
+        if relation is REPLACE_ONE:
+            return self.known(relation, k, k, 2 * k)
+        whole = self.known(relation, k, 0, k)
+        if whole is None:
+            return None
+        cases, blocks = [whole], []
+        for low, high in _mixed(k):  # k − high to k − low added: each is known in both orders
+            found = self.known(relation, high, k - low, k)
+            if found is None:
+                return None
+            if low == high:
+                cases.append(found)
+            elif found != whole:
+                blocks.append(found)
+        return worst(cases, blocks)
+
+
+def _mixed(k: int) -> list[tuple[int, int]]:
+    """Ranges of i that cover ⌈k/2⌉ ≤ i < k, growing towards the middle where there are many: there little is lost."""
+    high, ranges = k - 1, []
+    while high >= (k + 1) // 2:
+        width = 1 if k <= 2 * MOST_CASES else max(1, (k - high) // 8)
+        low = max(high - width + 1, (k + 1) // 2)
+        ranges.append((low, high))
+        high = low - 1
+    return ranges
 
 
 def compose(pairs: PairCounts) -> Sides:

@@ -3,37 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from privcalc.composition.curve import Curve
-from privcalc.composition.direction import Bound, split_leaks
+from privcalc.composition.direction import Bound
 from privcalc.numerics.floats import UNIT
-from privcalc.numerics.solve import Bounds, crossing
+from privcalc.numerics.solve import Bounds, crossing, smallest
 from privcalc.numerics.special import erfinv, gdp_profile, ndtri
 
-
-def smallest(
-    function: Callable[[float], float], low: float, high: float, xatol: float, most: int = 40
-) -> tuple[float, float]:
-    """The smallest value met while minimising over an interval, and where.
-
-    Each value met must be valid, none need be optimal.
-    """
-    from scipy.optimize import minimize_scalar  # slow to import, and few questions need it
-
-    met: list[tuple[float, float]] = []
-
-    def record(x: float) -> float:
-        value = function(float(x))
-        met.append((value, float(x)))
-        return min(value, 1e300)
-
-    minimize_scalar(
-        record, bounds=(low, high), method="bounded", options={"xatol": max(xatol, 1e-300), "maxiter": most}
-    )
-    return min(met)
+if TYPE_CHECKING:
+    from privcalc.composition.curve import Curve
 
 
 CONTENT, SHARP = 2e-8, 1e-10
@@ -117,7 +98,7 @@ def gdp_mu(curves: Sequence[Curve], delta: float) -> Bound:
             sure = max(curve.leak.lower for curve in curves)
             return Bound(math.inf if delta < sure else 0.0, math.inf, ("closed form",))
         if delta == leak:  # the leaks, and no more: the rest must be μ-GDP as it stands
-            rest = gdp_mu([Curve(split_leaks(curve.direction)[0], curve.tolerance) for curve in curves], 0.0)
+            rest = gdp_mu([curve.without_leaks for curve in curves], 0.0)
             # Where the true leaks are less than their upper bound, δ₀ leaves something over for the rest.
             return rest if all(curve.leak.lower == leak for curve in curves) else Bound(0.0, rest.upper, rest.routes)
     tails = [[(pair.gdp_bounds, count) for pair, count in curve.direction] for curve in curves]

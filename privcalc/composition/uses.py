@@ -5,20 +5,28 @@ from __future__ import annotations
 import contextlib
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cached_property
+from itertools import groupby
 
 import numpy as np
 
 from privcalc.composition.direction import Direction, collapse, max_loss, merge
 from privcalc.numerics.floats import QUIET, TINY, UNIT, Floats
-from privcalc.numerics.interfaces import TransformCounts
+from privcalc.numerics.interfaces import Transform, TransformCounts
 from privcalc.numerics.log_moment import slope_error
 from privcalc.numerics.routes import contour
 from privcalc.numerics.routes.contour import Axis, Saddle, Scan
 from privcalc.numerics.routes.lattice import Estimate, log_moments
-from privcalc.numerics.schedule import grouped
+from privcalc.numerics.sampled_gaussian import SampledGaussianTransform
+from privcalc.numerics.schedule import ScheduleTransform, log_odds
 from privcalc.pairs.pair import Pair
+
+LEAST = 4
+"""Entries from which a common grid is worth its while."""
+
+RATIO, SPREAD = 1.5, 12.0
+"""Entries share a grid if no μ is more than so many times another, and no two means lie more than so many μ apart."""
 
 
 class Moments:
@@ -148,22 +156,8 @@ def _every_jump(pair: Pair, count: int, epsilon: float) -> float:
     return float(np.nanmax(np.where(np.isfinite(value), value, 0.0), initial=0.0))
 
 
-def axis_epsilon(direction: Direction, delta: float, known: float) -> float:
-    """ε from the real axis alone, after leaving out a rare event that is paid for with a share of δ.
-
-    Where a few large jumps carry the tail, M explodes long before the saddle; without them it does not. Points are
-    chosen for what is known: where that was far off, again.
-    """
-    for _ in range(6):
-        found = _on_axis(direction, delta, known)
-        if not 0 < found < 0.5 * known:
-            return found
-        known = found
-    return known
-
-
 def _on_axis(direction: Direction, delta: float, known: float) -> float:
-    """The same, once."""
+    """An upper bound of ε, no larger than the known one, for points that are chosen for that."""
     entries = [(pair.transform, count) for pair, count in direction if pair.transform is not None]
     best = known
     if len(entries) < len(direction) or not 0 < known < math.inf:
@@ -260,3 +254,53 @@ class Uses:
         if rho == math.inf:
             return min(1.0, 0.999 * self.top)
         return min(rho + 2 * math.sqrt(rho * -math.log(delta)), 0.999 * self.top, 1e300)
+
+    def on_axis(self, delta: float, known: float) -> float:
+        """ε from the real axis alone, after leaving out a rare event that is paid for with a share of δ.
+
+        Where a few large jumps carry the tail, M explodes long before the saddle; without them it does not. Points are
+        chosen for what is known: where that was far off, again.
+        """
+        for _ in range(6):
+            found = _on_axis(self.pairs, delta, known)
+            if not 0 < found < 0.5 * known:
+                return found
+            known = found
+        return known
+
+
+def grouped(entries: list[tuple[Transform, int]]) -> list[tuple[Transform, int]]:
+    """Return the same entries with sampled Gaussians of one direction and of like parameters as one transform."""
+    sampled = [(t, n) for t, n in entries if isinstance(t, SampledGaussianTransform)]
+    if len(sampled) < LEAST:
+        return entries
+    transforms = [(t, n) for t, n in entries if not isinstance(t, SampledGaussianTransform)]
+    for add, part in groupby(
+        sorted(sampled, key=lambda entry: (entry[0].add, entry[0].mu)), lambda entry: entry[0].add
+    ):
+        for alike in _alike(list(part)):
+            if len(alike) < LEAST:
+                transforms += alike
+            else:
+                mu, q, count = (
+                    np.array(x, dtype=np.float64) for x in zip(*((t.mu, t.q, n) for t, n in alike), strict=True)
+                )
+                transforms.append((ScheduleTransform(mu, q, count, add), 1))
+    return transforms
+
+
+def _alike(
+    entries: list[tuple[SampledGaussianTransform, int]],
+) -> Iterator[list[tuple[SampledGaussianTransform, int]]]:
+    """Cut a list that ascends in μ where μ has grown too much, and each piece where the means lie too far apart."""
+    while entries:
+        least = entries[0][0].mu
+        size = next((i for i, (t, _) in enumerate(entries) if t.mu > RATIO * least), len(entries))
+        piece, entries = entries[:size], entries[size:]
+        mean = log_odds(np.array([t.q for t, _ in piece]), 0.5) - 0.5 * np.array([t.mu for t, _ in piece]) ** 2
+        order, means = np.argsort(mean, kind="stable").tolist(), mean.tolist()
+        start = 0
+        for i in range(1, size + 1):
+            if i == size or means[order[i]] - means[order[start]] > SPREAD * least:
+                yield [piece[j] for j in order[start:i]]
+                start = i

@@ -4,7 +4,6 @@ It knows Gaussian noise, with Poisson sampling or without, under add-or-remove-o
 library. Others answer more tightly; this one is there so that a number can be traced to a proof that a machine checked.
 """
 
-from privcalc.kernel.run import Composed, composed, read, said
-from privcalc.kernel.theorem import theorem
+from privcalc.kernel.run import Composed, composed, read, said, theorem
 
 __all__ = ["Composed", "composed", "read", "said", "theorem"]

@@ -1,4 +1,4 @@
-"""Runs as certificates write them down, and what whole numbers prove of them."""
+"""Runs as certificates write them, what whole numbers prove of them, and a theorem about one as a file for Coq."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 from privcalc.kernel import curve
@@ -160,3 +161,49 @@ def said(document: Mapping[str, Any]) -> str:
         f"whole numbers: ε ≤ {epsilon!r} at δ = {delta!r}, {document['relation']}, by an algorithm whose composition "
         "is a theorem that Coq checked (proofs/kernel.md says what is not)"
     )
+
+
+EACH = "(* for each of removed and added *)\n"
+"""What separates the two parts of ``theorem.v``."""
+
+
+def theorem(found: Composed, delta: float, *, said: str = "") -> str:
+    """The text of a file in which Coq proves δ(ε) ≤ δ for a removed and for an added record.
+
+    Args:
+        found: a run that was composed; some hundred masses take Coq a minute.
+        delta: δ.
+        said: what the run is, for its first comment.
+
+    Raises:
+        ValueError: if no ε is proved at δ.
+    """
+    epsilon, s = found.epsilon(delta), found.settings
+    if epsilon == math.inf:
+        raise ValueError(f"delta = {delta!r}: no epsilon is proved at it")
+    unit = 1 << s.bits
+    begins, each = (
+        Path(__file__).with_name("theorem.v").read_text(encoding="utf-8").split("(* for each of removed and added *)")
+    )
+    text = begins.format(
+        said=said.replace("(*", "( *").replace("*)", "* )").replace('"', "'"),
+        bits=s.bits,
+        grid=s.grid,
+        cut=s.cut,
+        most=s.most,
+    )
+    for name, c, entries in zip(("removed", "added"), found.curves, found.entries, strict=True):
+        first, *others = (
+            f"(({low}, [{'; '.join(map(str, table))}]), {count}%positive)" for low, table, count in entries
+        )
+        n = found.power(c, delta)
+        assert n is not None
+        text += each.format(
+            name=name,
+            first=first,
+            others="; ".join(others),
+            n=n,
+            epsilon=int(Fraction(epsilon) * unit),
+            delta=curve.delta(s, c, n),
+        )
+    return text

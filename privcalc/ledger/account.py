@@ -25,13 +25,14 @@ from privcalc.ledger.kept import Budgeted, begin, finish
 from privcalc.ledger.rules import Single
 from privcalc.ledger.terms import EXACT, OUTPUT_INDEPENDENT, VERSION, Terms, certificates_of, check_warning
 from privcalc.log.file import Journal
+from privcalc.notebook import Card
 from privcalc.run import Mechanism, Run
 from privcalc.serial import Json, canonical
 
 __all__ = ["Account"]
 
 
-class Account(Single):
+class Account(Single, Card):
     """What :class:`Ledger` charges to, without the drawing.
 
     Args:
@@ -262,6 +263,11 @@ class Account(Single):
                 finally:
                     self.journal.close()
 
+    def _card(self) -> tuple[str, dict[str, object]]:
+        terms, labels = self._book.terms, "; ".join(self._book.labels)
+        of = {"neighbours by": terms.relation, "one record": terms.unit, "plan": terms.plan, "cap": terms.cap}
+        return repr(self), {name: one for name, one in {**of, "labels": labels}.items() if one}
+
     def __repr__(self) -> str:
         state = "closed" if self._book.closed else "paused" if self._paused else "open"
         return f"{type(self).__name__}({self.journal.path}, {state}, spent={self.spent})"
@@ -285,10 +291,11 @@ class Account(Single):
                 self._write("reserve", [(mechanism, count)], use[1], label=label)
                 self._charged += count
                 return
-            if (missing := count - self._undrawn.get(use, 0)) > 0:
-                self._make_room(mechanism * missing)
-                self._reserve(use, count - self._undrawn.get(use, 0))  # less is reserved, if some had to be returned
-            self._undrawn[use] -= count
+            if (left := self._undrawn.get(use, 0)) < count:
+                self._make_room(mechanism * (count - left))
+                left = self._undrawn.get(use, 0)  # less, if some had to be returned
+                left += self._reserve(use, count - left)
+            self._undrawn[use] = left - count
 
     def _note(self, mechanism: Mechanism, entry: Json) -> None:
         """Write down how the first sum of a kind is drawn, before it is; steps of a run have one entry."""
@@ -328,8 +335,8 @@ class Account(Single):
         if self._process != os.getpid():
             raise PrivcalcError("this ledger was opened in another process; a fork must open its own")
 
-    def _reserve(self, use: Use, least: int) -> None:
-        """Make a block durable before its first use is drawn.
+    def _reserve(self, use: Use, least: int) -> int:
+        """Make a block durable before its first use is drawn; returns its size.
 
         It is 1 % of what was charged, so little is lost in a crash.
         """
@@ -339,7 +346,7 @@ class Account(Single):
             block = max(least, block // 2)
         self._write("reserve", [(mechanism, block)], provenance)
         self._charged += block
-        self._undrawn[use] = self._undrawn.get(use, 0) + block
+        return block
 
     def _write(
         self, kind: str, entries: Sequence[tuple[Mechanism, int]], provenance: Provenance, *, label: str | None = None

@@ -17,18 +17,19 @@ from numpy.typing import NDArray
 from privcalc import errors
 from privcalc.errors import PrivcalcError
 from privcalc.ledger.budgets import root, rounded
-from privcalc.mechanisms.bases import Additive
 from privcalc.mechanisms.exponential import ExponentialMechanism, TopK
 from privcalc.noise.grid import Grid
+from privcalc.notebook import Card
 from privcalc.numerics.special import gammaln, ndtri
 from privcalc.relation import REPLACE_ONE, Relation
+from privcalc.run import Additive
 
 MISS = 0.05
 """The probability with which an error is larger than is said."""
 
 
 @dataclass(frozen=True, eq=False)
-class Answer:
+class Answer(Card):
     """What was released, with the error bar of its noise. All of it may be published, and post-processed freely.
 
     Attributes:
@@ -50,6 +51,10 @@ class Answer:
         for array in (self.value, self.error):
             if isinstance(array, np.ndarray):
                 array.setflags(write=False)
+
+    def _card(self) -> tuple[str, dict[str, object]]:
+        lines = [line.partition(" = ") for line in str(self).splitlines()]
+        return self.label or self.question, {name: value for name, _, value in lines}
 
     def __str__(self) -> str:
         choice = self.question in {"quantile", "top"}

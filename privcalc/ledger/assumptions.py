@@ -17,9 +17,8 @@ from types import NoneType
 from typing import Annotated, Literal, NamedTuple, get_args, get_type_hints
 
 from privcalc.errors import PrivcalcError
-from privcalc.mechanisms import known
 from privcalc.mechanisms.guarantees import GDP, RDP, ZCDP, ApproxDP, PureDP
-from privcalc.run import Mechanism, Run
+from privcalc.run import Mechanism, Run, known
 from privcalc.serial import Field, Json, check_fields, parts
 
 Origin = Literal["public", "released", "private"]

@@ -24,11 +24,10 @@ from privcalc.ledger.terms import (
     check_warning,
     mechanism_of,
 )
-from privcalc.mechanisms.bases import Additive
 from privcalc.mechanisms.correlated import CorrelatedGaussian
 from privcalc.mechanisms.sampler import Sampled, released
 from privcalc.noise.grid import Grid, needed
-from privcalc.run import Mechanism, Run
+from privcalc.run import Additive, Mechanism, Run
 from privcalc.serial import Json, check_fields, mechanism_to_json
 
 __all__ = ["Book"]

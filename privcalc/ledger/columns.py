@@ -23,11 +23,9 @@ from numpy.typing import ArrayLike, NDArray
 from privcalc import errors
 from privcalc.errors import PrivcalcError
 from privcalc.ledger.answers import Answer
-from privcalc.ledger.book import Persons
 from privcalc.numerics.floats import Floats
 
 __all__ = ["Asked", "Common", "Rows", "ascending", "column_of", "listed_values", "pick", "places", "split", "totals"]
-
 
 TRUTH = {"true": 1.0, "false": 0.0}
 
@@ -197,7 +195,7 @@ class Asked:
         return Answer(self.question, value, error, rows.groups, self.label)
 
     @property
-    def persons(self) -> Persons:
+    def persons(self) -> tuple[str, str | None]:
         """How persons are named: by a column, of a table or a series with a name; by other values; or not."""
         person = self.person
         if person is None or person is ...:

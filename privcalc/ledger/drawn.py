@@ -5,13 +5,14 @@ See ``proofs/ledger.md``, §5.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import threading
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -24,7 +25,6 @@ from privcalc.ledger.kept import Budgeted
 from privcalc.ledger.selection import Chooser
 from privcalc.ledger.tables import Totals
 from privcalc.ledger.terms import Terms
-from privcalc.mechanisms.bases import Additive
 from privcalc.mechanisms.fixed_size import FixedSizeSampled
 from privcalc.mechanisms.poisson import PoissonSampled
 from privcalc.mechanisms.sampler import Indices, Sampled, Sampler, released
@@ -34,7 +34,7 @@ from privcalc.noise.release import finite, length, noisy
 from privcalc.noise.source import Noise
 from privcalc.numerics.floats import Floats
 from privcalc.relation import REPLACE_ONE, Relation
-from privcalc.run import Mechanism
+from privcalc.run import Additive, Mechanism
 from privcalc.tripwire import Shapes, check_kind, check_sum
 
 AT_ONCE = 2**16
@@ -109,20 +109,28 @@ def _alike(names: list[object]) -> bool:
     return all(type(name) is str for name in names) or all(type(name) is int for name in names)
 
 
+_Tossed: TypeAlias = tuple[int, float, deque[NDArray[np.bool_]]]
+"""Coins that were tossed and not yet given out, with their size and rate."""
+
+
 class Ahead(Noise):
     """Secret draws, whose coins are tossed for several small batches at once: each row of them is given out once."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._kind: tuple[int, float] | None = None
-        self._rows: deque[NDArray[np.bool_]] = deque()
+        self._tossed: _Tossed = (0, 0.0, deque())
 
     def coins(self, size: int, rate: float) -> NDArray[np.bool_]:
         """Independent coins that show True with probability ``rate``."""
-        if (size, rate) != self._kind or not self._rows:
-            rows = max(1, AT_ONCE // max(size, 1))
-            self._kind, self._rows = (size, rate), deque(super().coins(rows * size, rate).reshape(rows, size))
-        return self._rows.popleft()
+        of_size, of_rate, rows = self._tossed  # once: another thread may put rows of another rate here meanwhile
+        if (size, rate) == (of_size, of_rate):
+            with contextlib.suppress(IndexError):  # none is left
+                return rows.popleft()
+        several = max(1, AT_ONCE // max(size, 1))
+        rows = deque(super().coins(several * size, rate).reshape(several, size))
+        row = rows.popleft()
+        self._tossed = size, rate, rows
+        return row
 
 
 class Batches:
@@ -139,7 +147,7 @@ class Batches:
         Raises:
             PrivcalcError: if there are other records now than when they were drawn.
         """
-        if step not in self._rest:
+        if not self._rest or step not in self._rest:
             return False
         if records not in (None, self._rest[step][0]):
             raise PrivcalcError(
@@ -159,16 +167,18 @@ class Batches:
             )
         self._whose = whose
 
-    def put(self, step: Mechanism, records: int, drawn: Sequence[Indices]) -> None:
-        """Begin a use."""
-        self._rest[step] = records, deque(drawn)
+    def begin(self, step: Mechanism, records: int, drawn: Sequence[Indices]) -> Batch:
+        """Begin a use: give out its first one."""
+        return self._give(step, records, deque(drawn))
 
     def take(self, step: Mechanism) -> Batch:
-        """Give out the next one."""
-        rest = self._rest[step][1]
+        """Give out the next one of a use that was begun."""
+        return self._give(step, *self._rest.pop(step))
+
+    def _give(self, step: Mechanism, records: int, rest: deque[Indices]) -> Batch:
         self._out = Batch(rest.popleft().copy(), step)  # whoever writes to it must not write to another batch
-        if not rest:
-            del self._rest[step]
+        if rest:
+            self._rest[step] = records, rest
         return self._out
 
     def check_used(self) -> None:
@@ -332,10 +342,9 @@ class Drawn(Account):
             if self._batches.waits(step, drawing.records):
                 if label is not None:
                     raise PrivcalcError(f"label = {label!r}: give it to the call that draws the first batch of a use")
-            else:
-                self._charge(step, label=label, batch=batch)
-                self._batches.put(step, drawing.records, drawing.draw(self._noise))
-            return self._batches.take(step)
+                return self._batches.take(step)
+            self._charge(step, label=label, batch=batch)
+            return self._batches.begin(step, drawing.records, drawing.draw(self._noise))
 
     def _look(
         self,

@@ -7,14 +7,16 @@ Proof that nothing is drawn that is not charged there: ``proofs/budgets.md``.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from privcalc.errors import PrivcalcError, Unreachable, warn
-from privcalc.ledger.book import Book
-from privcalc.ledger.terms import Terms
-from privcalc.log.file import Journal
-from privcalc.run import Run
-from privcalc.serial import Json
+
+if TYPE_CHECKING:
+    from privcalc.ledger.book import Book
+    from privcalc.ledger.terms import Terms
+    from privcalc.log.file import Journal
+    from privcalc.run import Run
+    from privcalc.serial import Json
 
 __all__ = ["Budgeted", "Keeper", "begin", "finish"]
 

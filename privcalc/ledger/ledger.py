@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from privcalc import errors
 from privcalc.enclosure import Guarantee
-from privcalc.errors import PrivcalcError
+from privcalc.errors import PrivcalcError, suggests
 from privcalc.ledger.assumptions import Assumptions
 from privcalc.ledger.book import draw_of
 from privcalc.ledger.digests import constants
@@ -32,7 +32,6 @@ from privcalc.mechanisms.laplace import Laplace
 from privcalc.mechanisms.noisy_max import NoisyMax, PermuteAndFlip
 from privcalc.mechanisms.sampler import released
 from privcalc.mechanisms.thresholded_counts import ThresholdedCounts
-from privcalc.mechanisms.user_sampling import unit_of
 from privcalc.noise.release import integers, noisy
 from privcalc.numerics.floats import Floats
 from privcalc.relation import ADD_OR_REMOVE_ONE, Relation
@@ -80,6 +79,7 @@ class Ledger(Drawn, Tables):
         True
     """
 
+    @suggests
     def __init__(
         self,
         path: str | os.PathLike[str] | None = None,
@@ -98,13 +98,13 @@ class Ledger(Drawn, Tables):
     ) -> None:
         number = None if seed is None else errors.count("seed", seed)
         given, said = constants({} if public is None else public), Assumptions() if assumptions is None else assumptions
-        seeded = number is not None
         run = None if plan is None else as_run("plan", plan)
-        named = unit_of(Run() if run is None else run) if unit is None else unit
-        terms = Terms(relation, named, run, cap, target, given, not_accounted, seeded, said)
+        named = (Run() if run is None else run).unit if unit is None else unit
+        terms = Terms(relation, named, run, cap, target, given, not_accounted, number is not None, said)
         said.require(terms.bound)
         super().__init__(path, terms, reserve=reserve, budget=budget, seed=number)
 
+    @suggests
     def gaussian(
         self,
         values: Array,
@@ -236,6 +236,7 @@ class Ledger(Drawn, Tables):
 
         return Stream(mechanism, grid, size, self._noise, number, self._held, look)
 
+    @suggests
     def laplace(
         self,
         values: Array,

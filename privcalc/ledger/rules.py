@@ -25,7 +25,7 @@ from typing import NoReturn
 from numpy.typing import ArrayLike
 
 from privcalc import errors
-from privcalc.errors import BudgetExceeded, PrivcalcError
+from privcalc.errors import BudgetExceeded, PrivcalcError, suggests
 from privcalc.ledger.budgets import INFINITE, Concentrated, Divergences, Kind, Losses, Squares, rounded
 from privcalc.mechanisms.guarantees import GDP, RDP, ZCDP, PureDP
 from privcalc.numerics.floats import Floats
@@ -220,6 +220,7 @@ class Filter(Rule):
         orders and epsilons
     """
 
+    @suggests
     def __init__(
         self,
         *,

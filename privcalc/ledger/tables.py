@@ -10,25 +10,27 @@ import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any, TypeGuard, Unpack
+from typing import TYPE_CHECKING, Any, TypeGuard, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from privcalc import errors
-from privcalc.errors import PrivcalcError
+from privcalc.errors import PrivcalcError, suggests
 from privcalc.ledger.answers import MISS, Answer, Reach, bounds, half_width, of_means, of_sums, shortfall
 from privcalc.ledger.assumptions import Answered, asked_by
-from privcalc.ledger.book import Persons
 from privcalc.ledger.columns import Asked, Common, Rows, ascending, listed_values, pick, places, split, totals
 from privcalc.ledger.terms import Terms
-from privcalc.mechanisms.bases import Additive
 from privcalc.mechanisms.discrete_gaussian import DiscreteGaussian
 from privcalc.mechanisms.exponential import ExponentialMechanism, TopK
 from privcalc.mechanisms.gaussian import Gaussian
 from privcalc.mechanisms.laplace import Laplace
 from privcalc.numerics.floats import Floats
 from privcalc.relation import REPLACE_ONE
+from privcalc.run import Additive
+
+if TYPE_CHECKING:
+    from privcalc.ledger.book import Persons
 
 __all__ = ["ANSWERED", "Tables", "Totals"]
 
@@ -69,6 +71,7 @@ class Tables(ABC):
     def _of_persons(self, persons: Persons) -> AbstractContextManager[None]:
         """Around what draws and charges: the same persons as before in this ledger, or nothing is."""
 
+    @suggests
     def count(self, table: Any, mechanism: Gaussian | DiscreteGaussian | Laplace, **common: Unpack[Common]) -> Answer:
         """How many rows there are, or in each group.
 
@@ -98,6 +101,7 @@ class Tables(ABC):
         sums, error = self._sums(asked, rows.group, np.ones(len(rows.group)), rows.size, mechanism, reach, whole=True)
         return asked.answer(rows, by_group(sums, rows), error)
 
+    @suggests
     def sum(
         self,
         table: Any,
@@ -130,6 +134,7 @@ class Tables(ABC):
         sums, error = self._sums(asked, rows.group, values, rows.size, mechanism, reach, whole=whole)
         return asked.answer(rows, by_group(sums, rows), error)
 
+    @suggests
     def mean(
         self,
         table: Any,
@@ -179,6 +184,7 @@ class Tables(ABC):
         value = np.clip(middle + half * share, low, high)
         return asked.answer(rows, by_group(value, rows), by_group(width, rows))
 
+    @suggests
     def histogram(
         self,
         table: Any,
@@ -208,6 +214,7 @@ class Tables(ABC):
         )
         return asked.answer(rows, sums if rows.groups is None else sums.reshape(-1, bins), error)
 
+    @suggests
     def quantile(
         self,
         table: Any,
@@ -243,6 +250,7 @@ class Tables(ABC):
         value = float(grid[chosen]) if rows.groups is None else grid[chosen]
         return asked.answer(rows, value, shortfall(mechanism, reach, len(grid)))
 
+    @suggests
     def top(
         self,
         table: Any,

@@ -6,11 +6,11 @@ import math
 from dataclasses import dataclass
 
 from privcalc import errors
-from privcalc.mechanisms.bases import Shown
 from privcalc.numerics.floats import UNIT
 from privcalc.pairs.dominating import Pairs
 from privcalc.pairs.two_point import TwoPointPair
-from privcalc.relation import REPLACE_ONE, Relation
+from privcalc.relation import Relation
+from privcalc.run import Grouped, Shown
 
 __all__ = ["AboveThreshold"]
 
@@ -19,7 +19,7 @@ _NEAR = 1e-4
 
 
 @dataclass(frozen=True, init=False, repr=False)
-class AboveThreshold(Shown):
+class AboveThreshold(Grouped, Shown):
     """Tell of questions, one by one, whether each is above a threshold; end after ``answers`` that were.
 
     Laplace noise is added to the threshold, once, and to each question's value, anew: algorithm 7 of Lyu, Su, Li 2017
@@ -53,7 +53,7 @@ class AboveThreshold(Shown):
 
     kind = "AboveThreshold"
     page = "sparse_vector.md"
-    needs = ("clip_norm", "monotone")
+    needs = ("questions", "monotone")
     draws = "above"
     scheme = None
 
@@ -87,15 +87,13 @@ class AboveThreshold(Shown):
         scale = (1 + root * root) / level
         return cls(threshold_scale=scale, query_scale=root * scale, answers=answers, monotone=monotone)
 
-    def pairs(self, relation: Relation) -> Pairs:
+    def group(self, relation: Relation, removed: int, added: int, total: int) -> Pairs:
         """Two outcomes with the largest losses; one question occurs."""
-        moves = 2 if relation is REPLACE_ONE and not self.monotone else 1
-        threshold, question = moves / self.threshold_scale, self.answers * (moves / self.query_scale)
-        raised = self.monotone and relation is not REPLACE_ONE
-        high = (threshold + question * (1 if raised else 2)) * (1 + 8 * UNIT)
-        low = question * (1 + 8 * UNIT) if raised else high
+        up, down = (removed, added) if self.monotone else (total, total)  # values of P are so much above and below Q's
+        questions = self.answers * ((total if self.monotone else 2 * total) / self.query_scale)
+        low, high = ((moved / self.threshold_scale + questions) * (1 + 8 * UNIT) for moved in (down, up))
         pair = TwoPointPair(low, high)
-        loss = self._told(0.5 * moves) * (1 - 1e-11)
+        loss = self._told(0.5 * max(up, down)) * (1 - 1e-11)
         one = TwoPointPair(loss, loss)
         return Pairs(pair, pair.reverse, (one, one), bound="sparse vector")
 

@@ -12,7 +12,6 @@ import numpy as np
 
 from privcalc import errors
 from privcalc.errors import PrivcalcError
-from privcalc.mechanisms.bases import Additive
 from privcalc.mechanisms.gaussian import Gaussian
 from privcalc.mechanisms.poisson import PoissonSampled
 from privcalc.mechanisms.random_allocation import RandomAllocation
@@ -20,7 +19,7 @@ from privcalc.numerics.floats import UNIT
 from privcalc.pairs.dominating import NOTHING, Pairs
 from privcalc.pairs.gaussian import GaussianPair
 from privcalc.relation import REPLACE_ONE, Relation
-from privcalc.run import Mechanism, Run
+from privcalc.run import Additive, Mechanism, Run
 from privcalc.strategies.matrices import FINE, Strategy, check_strategy
 from privcalc.strategies.participation import BallsInBins, CyclicPoisson, FixedOrder, MinSeparation, Participation
 from privcalc.strategies.patterns import column_norms, sensitivity
@@ -218,14 +217,14 @@ class CorrelatedGaussian(Additive):
         noise = self.noise_multiplier / norm
         return Gaussian(math.nextafter(noise, math.inf) if occurring else min(math.nextafter(noise, 0.0), MOST))
 
-    def group(self, relation: Relation, removed: int, added: int) -> Pairs | None:
+    def group(self, relation: Relation, removed: int, added: int, total: int) -> Pairs | None:
         """The pairs of k records, which are k steps of the relation, and may all have the worst pattern.
 
         Of chance only a chain is known.
         """
         if not isinstance(self.participation, Participation):
             return None
-        return self._whole(2 * removed if relation is REPLACE_ONE else removed + added)
+        return self._whole(total)
 
     def _whole(self, moves: int) -> Pairs:
         """So many unit contributions in the worst pattern; the quotient is rounded outward."""

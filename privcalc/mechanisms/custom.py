@@ -42,10 +42,12 @@ class ProfilePair(Pair):
     def _values(self, epsilon: Floats) -> Floats:
         with np.errstate(all="ignore"):
             values = np.asarray(self.function(np.asarray(epsilon, dtype=np.float64)), dtype=np.float64)
-        if values.shape != np.shape(epsilon) or not np.all((values >= 0) & (values <= 1 + self.rtol)):
-            raise errors.PrivcalcError(
-                f"profile = {self.function!r}: must map an array of losses to as many probabilities"
-            )
+        wrong = f"profile = {self.function!r}: must map an array of losses to as many probabilities"
+        if values.shape != np.shape(epsilon):
+            raise errors.PrivcalcError(f"{wrong}; it has shape {values.shape} for losses of shape {np.shape(epsilon)}")
+        if (bad := np.flatnonzero(~((values >= 0) & (values <= 1 + self.rtol)))).size:
+            at, value = np.ravel(epsilon)[bad[0]], values.ravel()[bad[0]]
+            raise errors.PrivcalcError(f"{wrong}; at the loss {at:.6g} it is {value:.6g}")
         return np.where(epsilon >= self.top, 0.0, np.minimum(values, 1.0))
 
     def profile(self, epsilon: Floats) -> ProfileValues:

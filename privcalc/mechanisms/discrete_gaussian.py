@@ -12,7 +12,6 @@ from typing import Literal
 import numpy as np
 
 from privcalc import errors
-from privcalc.mechanisms.bases import Additive
 from privcalc.numerics.floats import UNIT, Floats
 from privcalc.numerics.interfaces import ProfileValues, Transform
 from privcalc.numerics.routes.atoms import AtomLaw, Atoms, Masses, lost_tails, power
@@ -24,7 +23,7 @@ from privcalc.pairs.dominating import NOTHING, Pairs
 from privcalc.pairs.gaussian import GaussianPair
 from privcalc.pairs.pair import Pair, SymmetricPair
 from privcalc.pairs.replace_one import finite
-from privcalc.relation import REPLACE_ONE, Relation
+from privcalc.run import Additive, ByNumber
 
 __all__ = ["DiscreteGaussian", "unit_mu"]
 
@@ -260,7 +259,7 @@ def unit_mu(sigma: float) -> float:
 
 
 @dataclass(frozen=True)
-class DiscreteGaussian(Additive):
+class DiscreteGaussian(ByNumber, Additive):
     """Release integers: a sum of contributions of norm at most ``sensitivity``, plus N_Z(0, σ²) in every coordinate.
 
     σ = noise_multiplier·sensitivity, and N_Z(0, σ²) has mass ∝ e^{−x²/(2σ²)} at every integer x. Under
@@ -330,27 +329,31 @@ class DiscreteGaussian(Additive):
         pair = (self._ones(1) or DiscreteGaussianPair(self.sigma, math.floor(self.sensitivity))).opposed(rate)
         return () if pair is None else (pair,)
 
-    def _ones(self, moves: int) -> DiscreteGaussianPair | None:
-        """Return the pair in which ⌊C²⌋ coordinates move by 1: it dominates where C < 2 and entries are at most 1."""
+    def _ones(self, records: int) -> DiscreteGaussianPair | None:
+        """Return the pair in which each record moves ⌊C²⌋ coordinates by 1.
+
+        It dominates where C < 2, so that entries are at most 1; of three records or more, in one coordinate each.
+        """
         if self.norm == 1 or self.sensitivity >= 2 or self.sigma > WIDEST:
             return None
-        return DiscreteGaussianPair(self.sigma, moves).power(math.floor(Fraction(self.sensitivity) ** 2))
+        coordinates = math.floor(Fraction(self.sensitivity) ** 2)
+        ones = DiscreteGaussianPair(self.sigma, records).power(coordinates)
+        return ones if coordinates == 1 or records <= 2 else None
 
-    def pairs(self, relation: Relation) -> Pairs:
+    def apart(self, records: int) -> Pairs:
         """The largest shift; of L2 norms a Gaussian, and as many shifts by 1 as occur."""
-        moves = 2 if relation is REPLACE_ONE else 1
         if self.norm == 1:
-            pair = DiscreteGaussianPair(self.sigma, math.floor(self.sensitivity) * moves)
+            pair = DiscreteGaussianPair(self.sigma, math.floor(self.sensitivity) * records)
             return Pairs(pair, pair)
-        if (ones := self._ones(moves)) is not None:
+        if (ones := self._ones(records)) is not None:
             return Pairs(ones, ones)
-        bound = GaussianPair(moves * self.sensitivity * unit_mu(self.sigma * (1 - 2 * UNIT)) * (1 + 4 * UNIT))
-        return Pairs(bound, bound, self._attained(moves), bound="integer vectors")
+        bound = GaussianPair(records * self.sensitivity * unit_mu(self.sigma * (1 - 2 * UNIT)) * (1 + 4 * UNIT))
+        return Pairs(bound, bound, self._attained(records), bound="integer vectors")
 
-    def _attained(self, moves: int) -> tuple[Pair, Pair]:
-        """Return pairs that occur for vectors: all coordinates move by 1, or one by as much as it may."""
+    def _attained(self, records: int) -> tuple[Pair, Pair]:
+        """Return pairs that occur for vectors: each moves all coordinates by 1, or one by as much as it may."""
         if self.sigma > WIDEST:
             return NOTHING
-        ones = DiscreteGaussianPair(self.sigma, moves).power(math.floor(Fraction(self.sensitivity) ** 2))
-        pair = ones or DiscreteGaussianPair(self.sigma, moves * math.floor(self.sensitivity))
+        ones = DiscreteGaussianPair(self.sigma, records).power(math.floor(Fraction(self.sensitivity) ** 2))
+        pair = ones or DiscreteGaussianPair(self.sigma, records * math.floor(self.sensitivity))
         return pair, pair

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from privcalc import errors
-from privcalc.mechanisms.bases import Shown
 from privcalc.numerics.floats import TINY, UNIT, Floats
 from privcalc.numerics.interfaces import ClosedTransform, NodeValues, ProfileValues, RealValues, Transform, log_slack
 from privcalc.numerics.solve import Bounds
@@ -18,7 +17,7 @@ from privcalc.pairs.dominating import Pairs
 from privcalc.pairs.pair import Pair, SymmetricPair
 from privcalc.pairs.renyi import ZCDPPair
 from privcalc.pairs.two_point import TwoPointPair, symmetric_mu
-from privcalc.relation import REPLACE_ONE, Relation
+from privcalc.run import ByNumber, Shown
 
 __all__ = ["ExponentialMechanism", "TopK", "log_multiplicity"]
 
@@ -129,7 +128,7 @@ def _two_raised(a: float, rate: float, share: float) -> TwoPointPair:
 
 
 @dataclass(frozen=True, init=False, repr=False)
-class ExponentialMechanism(Shown):
+class ExponentialMechanism(ByNumber, Shown):
     """Release one of a public set of candidates, chosen with probability ∝ exp(ε·score/Δ).
 
     Adding a record changes the score of every candidate by an amount between 0 and Δ: the default, ``monotone=True``,
@@ -170,10 +169,9 @@ class ExponentialMechanism(Shown):
         a = self.level * (1 if self.monotone else 2)
         return tuple(_two_raised(a, rate, share) for share in (0.5, 0.2, 0.05, 0.01))
 
-    def pairs(self, relation: Relation) -> Pairs:
+    def apart(self, records: int) -> Pairs:
         """The logistic pair; a choice between two candidates occurs, for one use with the worst offset at every ε."""
-        moves = (1 if self.monotone else 2) * (2 if relation is REPLACE_ONE else 1)
-        pair = BoundedRangePair(moves * self.level)
+        pair = BoundedRangePair(records * (1 if self.monotone else 2) * self.level)
         two, *others = [pair.member(share * pair.a) for share in (0.5, 0.6, 0.7, 0.8, 0.9)]
         also = tuple((other, other.reverse) for other in others)
         zcdp = ZCDPPair(pair.a**2 / 8 * (1 + 4 * UNIT), 0.0)  # composed, a²/8-zCDP can be the smaller bound
@@ -184,7 +182,7 @@ class ExponentialMechanism(Shown):
 
 
 @dataclass(frozen=True, init=False, repr=False)
-class TopK(Shown):
+class TopK(ByNumber, Shown):
     """Release k of the public candidates, chosen with probability ∝ exp(ε·u_min/(2Δ)).
 
     u_min is the lowest utility of the set.
@@ -224,9 +222,9 @@ class TopK(Shown):
     def __init__(self, epsilon: float, k: int) -> None:
         self._set(level=errors.scale("epsilon", epsilon), k=errors.count("k", k, least=1))
 
-    def pairs(self, relation: Relation) -> Pairs:
+    def apart(self, records: int) -> Pairs:
         """The pairs of the exponential mechanism at ε/2."""
-        return ExponentialMechanism(0.5 * self.level).pairs(relation)
+        return ExponentialMechanism(0.5 * self.level).apart(records)
 
 
 def log_multiplicity(rank: ArrayLike, k: int) -> Floats:

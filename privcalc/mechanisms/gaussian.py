@@ -5,18 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from privcalc import errors
-from privcalc.mechanisms.bases import Additive
 from privcalc.pairs.dominating import Pairs
 from privcalc.pairs.gaussian import GaussianPair
 from privcalc.pairs.pair import Pair
 from privcalc.pairs.replace_one import opposite
-from privcalc.relation import REPLACE_ONE, Relation
+from privcalc.run import Additive, ByNumber
 
 __all__ = ["Gaussian"]
 
 
 @dataclass(frozen=True)
-class Gaussian(Additive):
+class Gaussian(ByNumber, Additive):
     """Release a sum of vectors, each of norm at most C, plus N(0, (noise_multiplier·C)²) noise in every coordinate.
 
     Under add-or-remove-one and zero-out it is exactly (1/noise_multiplier)-GDP, under replace-one
@@ -49,10 +48,9 @@ class Gaussian(Additive):
     def multiplier(self) -> float:
         return self.noise_multiplier
 
-    def pairs(self, relation: Relation) -> Pairs:
-        """N(shift/z, 1) against N(0, 1)."""
-        shift = 2.0 if relation is REPLACE_ONE else 1.0
-        pair = GaussianPair(shift / self.noise_multiplier)
+    def apart(self, records: int) -> Pairs:
+        """N(records/z, 1) against N(0, 1)."""
+        pair = GaussianPair(records / self.noise_multiplier)
         return Pairs(pair, pair)
 
     def opposites(self, rate: float) -> tuple[Pair, ...]:

@@ -12,24 +12,29 @@ from numpy.typing import ArrayLike
 
 from privcalc import errors
 from privcalc.enclosure import Enclosure, check_answers
-from privcalc.mechanisms.bases import Shown
 from privcalc.numerics.floats import UNIT
+from privcalc.pairs.discrete import DiscretePair
 from privcalc.pairs.dominating import Pairs
 from privcalc.pairs.gaussian import GaussianPair
 from privcalc.pairs.pair import LeakPair, Pair
 from privcalc.pairs.renyi import RenyiPair, ZCDPPair
 from privcalc.pairs.replace_one import opposite
 from privcalc.pairs.two_point import TwoPointPair
-from privcalc.relation import ADD_OR_REMOVE_ONE, Relation, check_relation
+from privcalc.relation import ADD_OR_REMOVE_ONE, REPLACE_ONE, Relation, check_relation
+from privcalc.run import Shown
 
 __all__ = ["GDP", "RDP", "ZCDP", "ApproxDP", "PureDP"]
+
+
+_LARGEST, _MOST_STEPS = 600.0, 1000
+"""A loss up to which no mass underflows, and the largest group that has a table of its losses."""
 
 
 class Stated(Shown):
     """A guarantee that holds under ``relation`` and is refused under any other."""
 
     page = "conversions.md"
-    needs = ()
+    needs = ("guarantee",)
     draws = None
     scheme = None
 
@@ -93,6 +98,18 @@ class PureDP(Stated):
 
     def _pairs(self) -> Pairs:
         pair = TwoPointPair(self.level, self.level)
+        return Pairs(pair, pair)
+
+    def group(self, relation: Relation, removed: int, added: int, total: int) -> Pairs | None:
+        """Geometric noise on a count that moves by as many (``proofs/users.md``, §2)."""
+        self.pairs(relation)  # raises where there is no guarantee
+        steps = removed if relation is REPLACE_ONE else total
+        if steps * self.level > _LARGEST or steps > _MOST_STEPS:
+            return None
+        small = math.exp(-self.level)
+        inner = -math.expm1(-self.level) * np.exp(-self.level * np.arange(1, steps))
+        masses = (np.concatenate(([1.0], inner, [math.exp(-self.level * steps)])) / (1 + small)).tolist()
+        pair = DiscretePair(tuple(masses), tuple(reversed(masses)), 0.0, 8 * UNIT, steps * self.level * (1 + 2 * UNIT))
         return Pairs(pair, pair)
 
     def limits(self) -> dict[str, Any]:
@@ -209,8 +226,17 @@ class ZCDP(Stated):
         self._set(rho=errors.scale("rho", rho), xi=errors.epsilon("xi", xi), relation=check_relation(relation))
 
     def _pairs(self) -> Pairs:
-        pair, occurs = ZCDPPair(self.rho, self.xi), GaussianPair(math.nextafter(math.sqrt(2 * self.rho), 0.0))
+        return self._of(1)
+
+    def _of(self, steps: int) -> Pairs:
+        pair = ZCDPPair(self.rho * steps**2 * (1 if steps == 1 else 1 + 4 * UNIT), self.xi)
+        occurs = GaussianPair(math.nextafter(steps * math.sqrt(2 * self.rho) * (1 - UNIT), 0.0))
         return Pairs(pair, pair, (occurs, occurs))
+
+    def group(self, relation: Relation, removed: int, added: int, total: int) -> Pairs | None:
+        """k²ρ (Bun, Steinke 2016, Proposition 1.9), where ξ is 0."""
+        self.pairs(relation)  # raises where there is no guarantee
+        return None if self.xi else self._of(removed if relation is REPLACE_ONE else total)
 
     def limits(self) -> dict[str, Any]:
         """Σρ, where ξ is 0."""

@@ -9,7 +9,6 @@ from typing import Literal
 import numpy as np
 
 from privcalc import errors
-from privcalc.mechanisms.bases import Additive
 from privcalc.numerics.floats import TINY, UNIT, Floats
 from privcalc.numerics.interfaces import ProfileValues, Transform
 from privcalc.numerics.sampled_laplace import SampledLaplaceTransform
@@ -20,7 +19,7 @@ from privcalc.pairs.dominating import Pairs
 from privcalc.pairs.pair import Pair, SymmetricPair
 from privcalc.pairs.poisson import SampledPair
 from privcalc.pairs.replace_one import inner_loss
-from privcalc.relation import REPLACE_ONE, Relation
+from privcalc.run import Additive, ByNumber
 
 __all__ = ["Laplace"]
 
@@ -131,7 +130,7 @@ class OppositeLaplacePair(SymmetricPair):
 
 
 @dataclass(frozen=True)
-class Laplace(Additive):
+class Laplace(ByNumber, Additive):
     """Release a sum of vectors, each of L1 norm at most C, plus Laplace noise of scale (scale·C) in every coordinate.
 
     Under add-or-remove-one and zero-out it is (1/scale)-DP, under replace-one (2/scale)-DP; the one-dimensional pair
@@ -171,7 +170,7 @@ class Laplace(Additive):
         """Two opposite records in one coordinate, all others null."""
         return (LaplacePair(1 / self.scale).opposed(rate),)
 
-    def pairs(self, relation: Relation) -> Pairs:
-        """Return the Laplace pair at the distance shift/scale, in both orders."""
-        pair = LaplacePair((2.0 if relation is REPLACE_ONE else 1.0) / self.scale)
+    def apart(self, records: int) -> Pairs:
+        """Return the Laplace pair at the distance records/scale, in both orders."""
+        pair = LaplacePair(records / self.scale)
         return Pairs(pair, pair)

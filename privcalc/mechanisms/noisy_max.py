@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from privcalc import errors
-from privcalc.mechanisms.bases import Shown
 from privcalc.mechanisms.exponential import BoundedRangePair, ExponentialMechanism
 from privcalc.mechanisms.laplace import LaplacePair
 from privcalc.numerics.floats import UNIT
 from privcalc.pairs.dominating import Pairs
 from privcalc.pairs.pair import Pair
 from privcalc.pairs.two_point import TwoPointPair
-from privcalc.relation import REPLACE_ONE, Relation
+from privcalc.run import ByNumber, Shown
 
 __all__ = ["NoisyMax", "PermuteAndFlip"]
 
@@ -38,7 +37,7 @@ def _flipped(a: float, share: float) -> TwoPointPair:
     return TwoPointPair(up * _DOWN, down * _DOWN)
 
 
-class Selection(Shown):
+class Selection(ByNumber, Shown):
     """A release of one of several candidates, by their scores."""
 
     page = "noisy_max.md"
@@ -49,9 +48,9 @@ class Selection(Shown):
     level: float
     monotone: bool
 
-    def _shift(self, relation: Relation) -> float:
+    def _shift(self, records: int) -> float:
         """How far one candidate moves against another, in scales of the noise."""
-        return (1 if self.monotone else 2) * (2 if relation is REPLACE_ONE else 1) * self.level
+        return records * (1 if self.monotone else 2) * self.level
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -96,12 +95,12 @@ class PermuteAndFlip(Selection):
 
     def opposites(self, rate: float) -> tuple[Pair, ...]:
         """Two candidates, each lifted by another record: they win with ½(1 ± q(1 − e^{−a}))."""
-        loss = 2 * math.atanh(rate * -math.expm1(-self._shift(Relation.ADD_OR_REMOVE_ONE)) * _DOWN) * _DOWN
+        loss = 2 * math.atanh(rate * -math.expm1(-self._shift(1)) * _DOWN) * _DOWN
         return (TwoPointPair(loss, loss),)
 
-    def pairs(self, relation: Relation) -> Pairs:
+    def apart(self, records: int) -> Pairs:
         """Laplace noise; a choice between two candidates occurs, for one use with the worst lead at every ε."""
-        pair = LaplacePair(self._shift(relation))
+        pair = LaplacePair(self._shift(records))
         two, *others = [_flipped(pair.a, share) for share in (*_SHARES, 1.0)]
         also = tuple((other, other.reverse) for other in others)
         return Pairs(pair, pair, (two, two), attained_alone=True, bound="noisy max", also=also)
@@ -158,11 +157,11 @@ class NoisyMax(Selection):
         """Return the opposite pairs of the mechanism with its law; with Laplace noise many candidates approach them."""
         return self._same.opposites(rate)
 
-    def pairs(self, relation: Relation) -> Pairs:
+    def apart(self, records: int) -> Pairs:
         """Return the pairs of the mechanism with its law; with Laplace noise between Gumbel's and the Laplace pair."""
         if self.noise != "laplace":
-            return self._same.pairs(relation)
-        pair = LaplacePair(self._shift(relation))
+            return self._same.apart(records)
+        pair = LaplacePair(self._shift(records))
         ranged = BoundedRangePair(pair.a)
         two, *others = [ranged.member(share * pair.a) for share in _SHARES]
         also = tuple((other, other.reverse) for other in others)

@@ -112,10 +112,10 @@ class PoissonSampled(Sampled):
         glued = JointConvexityPair(one, two, self.rate)
         return (glued, glued) if glued.max_loss < bound.max_loss else None
 
-    def group(self, relation: Relation, removed: int, added: int) -> Pairs | None:
+    def group(self, relation: Relation, removed: int, added: int, total: int) -> Pairs | None:
         """Mixtures over how many of them were sampled, for a mechanism that is μ-GDP (``proofs/users.md``)."""
         if self.rate == 1:
-            return self.mechanism.group(relation, removed, added)
+            return self.mechanism.group(relation, removed, added, total)
         self.pairs(relation)  # raises where there is no guarantee
         one = self.mechanism.pairs(ADD_OR_REMOVE_ONE)
         if one.forward.gdp is None or one.attained is not None or max(removed, added) > MOST_RECORDS:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from privcalc import errors
-from privcalc.mechanisms.bases import Shown
 from privcalc.pairs.dominating import Pairs
 from privcalc.pairs.two_point import TwoPointPair
-from privcalc.relation import Relation
+from privcalc.relation import REPLACE_ONE, Relation
+from privcalc.run import Grouped, Shown
 
 __all__ = ["RandomizedResponse"]
 
 
 @dataclass(frozen=True, init=False, repr=False)
-class RandomizedResponse(Shown):
+class RandomizedResponse(Grouped, Shown):
     """Report each record's category truthfully with probability e^ε/(e^ε + k − 1), else one of the others.
 
     The others are equally likely.
@@ -40,7 +40,7 @@ class RandomizedResponse(Shown):
 
     kind = "RandomizedResponse"
     page = "randomized_response.md"
-    needs = ()
+    needs = ("records_per_unit",)
     draws = None
     scheme = None
 
@@ -50,7 +50,8 @@ class RandomizedResponse(Shown):
     def __init__(self, epsilon: float, categories: int = 2) -> None:
         self._set(level=errors.scale("epsilon", epsilon), categories=errors.count("categories", categories, least=2))
 
-    def pairs(self, relation: Relation) -> Pairs:
-        """(p, r, r, …) against (r, p, r, …)."""
-        pair = TwoPointPair(self.level, self.level, self.categories - 2)
+    def group(self, relation: Relation, removed: int, added: int, total: int) -> Pairs:
+        """(p, r, r, …) against (r, p, r, …), for every report that differs: one for each record, or one for two."""
+        reports = removed if relation is REPLACE_ONE else total
+        pair = TwoPointPair(self.level, self.level, self.categories - 2, reports)
         return Pairs(pair, pair)

@@ -10,10 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privcalc import errors
-from privcalc.mechanisms import known
 from privcalc.noise.source import Noise
 from privcalc.relation import Relation
-from privcalc.run import Mechanism
+from privcalc.run import Mechanism, known
 
 __all__ = [
     "RATE",

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 import numpy as np
 
 from privcalc import errors
-from privcalc.mechanisms.bases import Shown
 from privcalc.mechanisms.laplace import LaplacePair
 from privcalc.numerics.floats import TINY, UNIT, Floats
 from privcalc.numerics.interfaces import ProfileValues
 from privcalc.numerics.laplace_sum import MOST_COUNT, laplace_sum_profile
 from privcalc.numerics.solve import Bounds
-from privcalc.numerics.special import ndtr
+from privcalc.numerics.special import log_ndtr, ndtr
 from privcalc.pairs.dominating import NOTHING, Others, Pairs
 from privcalc.pairs.gaussian import GaussianPair
 from privcalc.pairs.pair import LeakPair, Pair, SymmetricPair
 from privcalc.relation import REPLACE_ONE, Relation
+from privcalc.run import Shown
 
 CHANCE = 1e-12
 """Relative error of a probability of being released, at most."""
@@ -126,7 +125,10 @@ __all__ = ["ThresholdedCounts"]
 Noise = Literal["laplace", "gaussian"]
 
 _MOST_PARTS = 64
-"""Ways to be neighbours up to which the worst of them is found."""
+"""Ways to be neighbours up to which the worst of them is found, and keys of a group."""
+
+_SURE = 30.0
+"""A leak of 1 − e^{−30} is all."""
 
 
 @dataclass(frozen=True)
@@ -234,46 +236,85 @@ class ThresholdedCounts(Shown):
     @property
     def chance(self) -> float:
         """The probability p with which a key that only one person has is released, to a relative 1e-12."""
-        z = (self.threshold - 1) / self.scale
-        return 0.5 * math.exp(-z) if self.noise == "laplace" else float(ndtr(-z))
+        return -math.expm1(-self._hidden(1))
 
     def pairs(self, relation: Relation) -> Pairs:
+        """The pairs of one person, or of one in the place of another."""
+        return self._several(1, int(relation is REPLACE_ONE))
+
+    def group(self, relation: Relation, removed: int, added: int, total: int) -> Pairs | None:
+        """The pairs of several persons, if they have few keys together."""
+        return self._several(removed, added) if removed * self.keys <= _MOST_PARTS else None
+
+    def _several(self, removed: int, added: int) -> Pairs:
         """The worst part; noise alone, on the counts of ever more others, and new keys alone occur."""
-        return self._several(relation).beside(Others(attains=(math.inf, math.inf)))
+        came, went = self._unseen(removed), self._unseen(added)
+        leak = -math.expm1(-came[-1])
+        new, newer = (LeakPair(NOTHING[0], _up(c), _down(c), _up(c)) for c in (leak, -math.expm1(-went[-1])))
+        also = ((new, newer if added else NOTHING[1]),)
+        whole, least = self._on(removed, 0, added, 0) or NOTHING[0], self._least(removed, added)
+        sure = _up(-math.expm1(-came[-1] - went[-1]))
+        both, others = LeakPair(whole, sure, 0.0, sure), Others(attains=(math.inf, math.inf))
+        if (removed * self.keys + 1) * (added * self.keys + 1) > _MOST_PARTS or came[-1] > _SURE:
+            return Pairs(both, both, (least, least), bound="new keys", also=also, others=others)
+        parts = [
+            Part(one, other, self._on(removed, i, added, j))
+            for i, one in enumerate(came)
+            for j, other in enumerate(went)
+        ]
+        if removed != added > 0:
+            parts += [replace(part, came=part.went, went=part.came) for part in parts]
+        worst = replace(new, pair=NewKeysPair(tuple(parts), leak, whole, came[-1] if added else 0.0))
+        alone = self.noise == "gaussian" or max(removed, added) == 1 or (self.keys == 1 and not added)
+        return Pairs(worst, worst, (least, least), alone, (both, both), bound="new keys", also=also, others=others)
 
-    def _several(self, relation: Relation) -> Pairs:
-        """However many others there are."""
-        twice = 2 if relation is REPLACE_ONE else 1
-        none = max(-math.log1p(-self.chance), TINY)  # what underflows is more than nothing
-        leaked, low = -math.expm1(-none * self.keys), -math.expm1(-none * self.keys) if none > TINY else 0.0
-        whole, low = self._on(twice * self.keys), low * (1 - 2 * CHANCE)
-        came = LeakPair(NOTHING[0], _up(leaked), low, _up(leaked))
-        also = ((came, came if relation is REPLACE_ONE else NOTHING[1]),)
-        sure = _up(-math.expm1(-none * self.keys * twice))
-        both = LeakPair(whole, sure, 0.0, sure)
-        if (self.keys + 1) ** twice > _MOST_PARTS:
-            return Pairs(both, both, (whole, whole), bound="new keys", also=also)
-        went = self.keys * none if relation is REPLACE_ONE else 0.0
-        worst = LeakPair(
-            NewKeysPair(tuple(self._parts(none, relation)), leaked, whole, went), _up(leaked), low, _up(leaked)
-        )
-        apart = both, both
-        return Pairs(worst, worst, (whole, whole), attained_alone=True, alternative=apart, bound="new keys", also=also)
+    def _unseen(self, persons: int) -> list[float]:
+        """−log of the probability that of keys that only so many persons have none is released.
 
-    def _parts(self, none: float, relation: Relation) -> Iterator[Part]:
-        """So many keys came, so many went, and all others move by one."""
-        for came in range(self.keys + 1):
-            for went in range(self.keys + 1) if relation is REPLACE_ONE else (0,):
-                left = self.keys * (2 if relation is REPLACE_ONE else 1) - came - went
-                yield Part(came * none, went * none, self._on(left) if left else None)
+        The least one, of keys that are counted 0, 1, … times together; of one person with many keys only for all.
+        """
+        largest = persons * self.keys
+        if persons == 1:
+            each = self._hidden(1)
+            return [number * each for number in range(largest + 1)] if largest <= _MOST_PARTS else [largest * each]
+        one, found = [self._hidden(count) for count in range(1, persons + 1)], [0.0]
+        for number in range(1, largest + 1):
+            found.append(max(found[number - count - 1] + one[count] for count in range(min(persons, number))))
+        return found
 
-    def _on(self, keys: int) -> SymmetricPair:
-        """The noise on so many keys, each of which moves by one."""
+    def _hidden(self, count: int) -> float:
+        """−log of the probability that a key is not released that so many persons have, to a relative 1e-12."""
+        z = (self.threshold - count) / self.scale
+        if z < 0:
+            return math.log(2) - z if self.noise == "laplace" else -float(log_ndtr(z))
+        # What underflows is more than nothing.
+        return max(-math.log1p(-0.5 * math.exp(-z) if self.noise == "laplace" else -float(ndtr(-z))), TINY)
+
+    def _on(self, removed: int, came: int, added: int, went: int) -> SymmetricPair | None:
+        """The noise on counts that move by so many in all, but for those of new keys; None: by nothing."""
+        ups, downs = removed * self.keys - came, added * self.keys - went
+        if ups + downs == 0:
+            return None
+        if self.noise == "gaussian":
+            squares = (n // most * most**2 + (n % most) ** 2 for n, most in ((ups, removed), (downs, added)) if most)
+            return GaussianPair(math.sqrt(sum(squares)) / self.scale)
+        most, total = max(removed, added), ups + downs
+        if total <= most or most > 2 or removed != added > 0:
+            return LaplaceSumPair(total / self.scale, 1)
+        return LaplaceSumPair(most / self.scale, -(-total // most))
+
+    def _least(self, removed: int, added: int) -> SymmetricPair:
+        """The noise on counts of many others, each of which all of the group move: it occurs."""
         if self.noise == "laplace":
-            return LaplaceSumPair(1 / self.scale, keys)
-        return GaussianPair(math.sqrt(keys) / self.scale)
+            return LaplaceSumPair(removed / self.scale, self.keys * (2 if added == removed else 1))
+        return GaussianPair(math.sqrt(self.keys * (removed**2 + added**2)) / self.scale)
 
 
 def _up(leak: float) -> float:
     """Return an upper bound of a leak that was computed to a relative ``CHANCE``; at most 1."""
     return min(leak * (1 + 2 * CHANCE) + TINY, 1.0)
+
+
+def _down(leak: float) -> float:
+    """A lower bound of it; 0 where it may be what underflowed."""
+    return leak * (1 - 2 * CHANCE) if leak > _MOST_PARTS * TINY else 0.0

@@ -266,5 +266,5 @@ class TruncatedPoissonSampled(Sampled):
 
     def _replaced(self) -> Pair:
         """Return the pair of one record in the place of another."""
-        two = self.mechanism.group(ADD_OR_REMOVE_ONE, 1, 1)
+        two = self.mechanism.group(ADD_OR_REMOVE_ONE, 1, 1, 2)
         return (self.mechanism.pairs(REPLACE_ONE) if two is None else two).forward

@@ -16,7 +16,7 @@ from privcalc.pairs.dominating import Pairs
 from privcalc.pairs.gaussian import GaussianPair
 from privcalc.pairs.gaussian_mixture import users
 from privcalc.relation import REPLACE_ONE, Relation
-from privcalc.run import Mechanism, Run
+from privcalc.run import Mechanism
 
 __all__ = ["UserSampled"]
 
@@ -58,6 +58,7 @@ class UserSampled(Sampled):
     """
 
     kind = "UserSampled"
+    unit = "one person"
     page = "users.md"
     scheme = "poisson"
     command = Command(
@@ -112,22 +113,23 @@ class UserSampled(Sampled):
 
         return draw
 
-    def _pairs(self, relation: Relation, removed: int, added: int) -> Pairs:
+    def _pairs(self, relation: Relation, removed: int, added: int, total: int) -> Pairs:
         """So many persons' records, none of them capped if there are two."""
         advice = "UserSampled; ask PoissonSampled for groups of records instead (group_size=…)"
         mu = gaussian_mu(self.mechanism, self.rate, relation, advice)
         most = self.records if self.counted is None else self.counted
         if self.rate == 1:
-            pair = GaussianPair((removed + added) * most * mu)
+            pair = GaussianPair(total * most * mu)
             return Pairs(pair, pair)
         laws = (Counts(n * self.records, self.rate, n * most) if n else None for n in (removed, added))
         return users(mu, *laws)
 
     def pairs(self, relation: Relation) -> Pairs:
         """A person removed; under replace-one, another one added as well."""
-        return self._pairs(relation, 1, 1 if relation is REPLACE_ONE else 0)
+        swapped = int(relation is REPLACE_ONE)
+        return self._pairs(relation, 1, swapped, 1 + swapped)
 
-    def group(self, relation: Relation, removed: int, added: int) -> Pairs | None:
+    def group(self, relation: Relation, removed: int, added: int, total: int) -> Pairs | None:
         """Several persons: their records are as many of one person.
 
         Where some are not counted, only the rule is known.
@@ -138,13 +140,7 @@ class UserSampled(Sampled):
         ):
             self.pairs(relation)
             return None
-        return self._pairs(relation, removed, added)
-
-
-def unit_of(run: Run) -> str:
-    """Return the unit of a run's guarantee where nobody named it: clipping each record protects no person."""
-    persons = [isinstance(mechanism, UserSampled) for mechanism, _ in run.entries]
-    return "one person" if persons and all(persons) else "one record"
+        return self._pairs(relation, removed, added, total)
 
 
 def _ranks(persons: Indices, keys: NDArray[np.generic]) -> Indices:

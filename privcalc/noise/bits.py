@@ -87,39 +87,28 @@ class Uniform:
         self._value, self._size = (self._value << 64) + int(self._bits.words(1)[0]), self._size + 64
 
 
-FIRST = 16
+FIRST = 8
 """Bits of a coin that are looked at first: they decide nearly all, and the kernel takes its time for each bit."""
 
 
-def coins(bits: Bits, size: int, rate: float) -> NDArray[np.bool_]:
-    """Independent coins that show True with probability ``rate``, the double as it is."""
+def coins(bits: Bits, size: int, rate: float | Fraction) -> NDArray[np.bool_]:
+    """Independent coins that show True with probability ``rate``, the number as it is."""
     limit, rest = _first(rate)
     if limit >= 2**FIRST:
         return np.ones(size, dtype=np.bool_)
-    parts = bits.words(-(-size * FIRST // 64)).view(np.uint16)[:size]
-    heads = parts < np.uint16(limit)
-    for i in np.flatnonzero(parts == np.uint16(limit)):
-        heads[i] = _below(bits, rest)
+    parts = bits.words(-(-size * FIRST // 64)).view(np.uint8)[:size]
+    heads = parts < limit
+    if rest and (open_ones := np.flatnonzero(parts == limit)).size:
+        heads[open_ones] = coins(bits, open_ones.size, rest)
     return heads
 
 
 @functools.lru_cache(maxsize=64)
-def _first(rate: float) -> tuple[int, Fraction]:
+def _first(rate: float | Fraction) -> tuple[int, Fraction]:
     """A coin of so many bits shows True below the first number, and at it with the probability that is left."""
     scaled = Fraction(rate) * 2**FIRST
     limit = math.floor(scaled)
     return limit, scaled - limit
-
-
-def _below(bits: Bits, probability: Fraction) -> bool:
-    """True with this probability, below 1."""
-    uniform = Uniform(bits)
-    while True:
-        if uniform.high <= probability:
-            return True
-        if uniform.low >= probability:
-            return False
-        uniform.refine()
 
 
 def subset(bits: Bits, size: int, chosen: int) -> NDArray[np.int64]:

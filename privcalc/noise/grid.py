@@ -115,7 +115,7 @@ class Grid:
         found += noise  # whole numbers, and a double each if noise is at most 2^53: one rounding
         found *= grid
         np.copyto(found, values, where=np.isinf(found))  # so large that noise is below half of their last place
-        if np.abs(noise).max() > WHOLE:
+        if max(int(noise.max(initial=0)), -int(noise.min(initial=0))) > WHOLE:
             for i in np.flatnonzero(np.abs(noise) > WHOLE):
                 found[i] = _nearest((round(Fraction(values[i]) / Fraction(grid)) + int(noise[i])) * Fraction(grid))
 

@@ -9,8 +9,7 @@ import math
 
 import numpy as np
 
-from privcalc.numerics.floats import Floats
-from privcalc.numerics.interfaces import Complexes
+from privcalc.numerics.floats import Complexes, Floats
 
 
 def fan(base: Complexes | Floats, log: Complexes | Floats, step: float, size: int) -> Complexes:

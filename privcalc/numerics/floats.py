@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
+Complexes = NDArray[np.complex128]
 
 
 UNIT = 2.0**-53

@@ -17,8 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from privcalc.numerics.floats import UNIT, Floats
-from privcalc.numerics.interfaces import Complexes
+from privcalc.numerics.floats import UNIT, Complexes, Floats
 from privcalc.numerics.special import log_normal_tail
 
 MOST_RECORDS = 1000

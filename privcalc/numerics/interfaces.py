@@ -5,11 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
-from numpy.typing import NDArray
 
-from privcalc.numerics.floats import Floats
-
-Complexes = NDArray[np.complex128]
+from privcalc.numerics.floats import Complexes, Floats
 
 
 class ProfileValues(NamedTuple):

@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from privcalc.numerics.elementary import expm1, log1p
-from privcalc.numerics.floats import QUIET, UNIT, Floats, short
-from privcalc.numerics.interfaces import Complexes
+from privcalc.numerics.floats import QUIET, UNIT, Complexes, Floats, short
 from privcalc.numerics.special import ndtr
 
 REACH = 11.0

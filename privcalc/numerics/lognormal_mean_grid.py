@@ -15,8 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from privcalc.numerics.elementary import log1p
-from privcalc.numerics.floats import QUIET, UNIT, Floats, short
-from privcalc.numerics.interfaces import Complexes
+from privcalc.numerics.floats import QUIET, UNIT, Complexes, Floats, short
 from privcalc.numerics.lognormal import CELLS, REACH, LogTransform, second
 from privcalc.numerics.special import log_ndtr, ndtr
 

@@ -18,8 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privcalc.numerics.elementary import fan
-from privcalc.numerics.floats import QUIET, UNIT, Floats
-from privcalc.numerics.interfaces import Complexes
+from privcalc.numerics.floats import QUIET, UNIT, Complexes, Floats
 from privcalc.numerics.lognormal_sum import LognormalSum
 from privcalc.numerics.special import gammaln
 

@@ -20,8 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from privcalc.numerics.elementary import expm1
-from privcalc.numerics.floats import QUIET, TINY, UNIT, Floats
-from privcalc.numerics.interfaces import Complexes
+from privcalc.numerics.floats import QUIET, TINY, UNIT, Complexes, Floats
 from privcalc.numerics.lognormal import Lognormal
 from privcalc.numerics.special import gammaln, ndtr
 

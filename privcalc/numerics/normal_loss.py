@@ -21,8 +21,8 @@ from typing import Generic, NamedTuple, TypeVar
 import numpy as np
 
 from privcalc.numerics.elementary import expm1, fan, log1p
-from privcalc.numerics.floats import UNIT, Floats
-from privcalc.numerics.interfaces import Complexes, NodeValues, Prepared, RealValues, log_slack
+from privcalc.numerics.floats import UNIT, Complexes, Floats
+from privcalc.numerics.interfaces import NodeValues, Prepared, RealValues, log_slack
 
 _SEPARABLE_COUNT = 4000
 """Counts up to which the matrix product, whose error is relative to M and not to M − 1, is precise enough."""

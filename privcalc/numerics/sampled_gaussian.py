@@ -17,8 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from privcalc.numerics.elementary import log_mixture, log_rotated, rotated_size
-from privcalc.numerics.floats import Floats
-from privcalc.numerics.interfaces import Complexes
+from privcalc.numerics.floats import Complexes, Floats
 from privcalc.numerics.normal_loss import Logs, NormalLoss
 from privcalc.numerics.special import log_normal_tail
 

@@ -18,23 +18,16 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import groupby
 from typing import NamedTuple
 
 import numpy as np
 
 from privcalc.numerics.elementary import fan_less_one, log1p, log_turned, log_weighted
-from privcalc.numerics.floats import UNIT, Floats, short
-from privcalc.numerics.interfaces import Complexes, NodeValues, Prepared, RealValues, Transform, log_slack
+from privcalc.numerics.floats import UNIT, Complexes, Floats, short
+from privcalc.numerics.interfaces import NodeValues, Prepared, RealValues, log_slack
 from privcalc.numerics.normal_loss import quadrature_error, trapezoid
 from privcalc.numerics.sampled_gaussian import SampledGaussianTransform
 from privcalc.numerics.special import log_normal_tail
-
-LEAST = 4
-"""Entries from which a common grid is worth its while."""
-
-RATIO, SPREAD = 1.5, 12.0
-"""Entries share a grid if no μ is more than so many times another, and no two means lie more than so many μ apart."""
 
 _MAX_NODES = 60_000
 """Empirical: more are refused as too slow."""
@@ -355,40 +348,3 @@ class PreparedSchedule:
 def _product(a: Complexes, b: Complexes) -> Complexes:
     """a @ b, in pieces of 32: a sum's rounding counts the terms of one piece, and the pieces."""
     return np.asarray(sum(a[:, i : i + 32] @ b[i : i + 32] for i in range(0, b.shape[0], 32)), dtype=np.complex128)
-
-
-def grouped(entries: list[tuple[Transform, int]]) -> list[tuple[Transform, int]]:
-    """Return the same entries with sampled Gaussians of one direction and of like parameters as one transform."""
-    sampled = [(t, n) for t, n in entries if isinstance(t, SampledGaussianTransform)]
-    if len(sampled) < LEAST:
-        return entries
-    transforms = [(t, n) for t, n in entries if not isinstance(t, SampledGaussianTransform)]
-    for add, part in groupby(
-        sorted(sampled, key=lambda entry: (entry[0].add, entry[0].mu)), lambda entry: entry[0].add
-    ):
-        for alike in _alike(list(part)):
-            if len(alike) < LEAST:
-                transforms += alike
-            else:
-                mu, q, count = (
-                    np.array(x, dtype=np.float64) for x in zip(*((t.mu, t.q, n) for t, n in alike), strict=True)
-                )
-                transforms.append((ScheduleTransform(mu, q, count, add), 1))
-    return transforms
-
-
-def _alike(
-    entries: list[tuple[SampledGaussianTransform, int]],
-) -> Iterator[list[tuple[SampledGaussianTransform, int]]]:
-    """Cut a list that ascends in μ where μ has grown too much, and each piece where the means lie too far apart."""
-    while entries:
-        least = entries[0][0].mu
-        size = next((i for i, (t, _) in enumerate(entries) if t.mu > RATIO * least), len(entries))
-        piece, entries = entries[:size], entries[size:]
-        mean = log_odds(np.array([t.q for t, _ in piece]), 0.5) - 0.5 * np.array([t.mu for t, _ in piece]) ** 2
-        order, means = np.argsort(mean, kind="stable").tolist(), mean.tolist()
-        start = 0
-        for i in range(1, size + 1):
-            if i == size or means[order[i]] - means[order[start]] > SPREAD * least:
-                yield [piece[j] for j in order[start:i]]
-                start = i

@@ -1,4 +1,4 @@
-"""The one root finder: search freely, certify once.
+"""The one root finder, and the one minimiser: search freely, certify once.
 
 Every inversion of the library (ε for a δ, a parameter for a target) asks where a non-increasing function crosses a
 target. The function is known by enclosures only. The search may use anything; what is returned are two points at which
@@ -157,3 +157,25 @@ def _curved(seen: list[tuple[float, float]], move: float) -> float:
         return move
     root = x * g * h / ((f - g) * (f - h)) + y * h * f / ((g - h) * (g - f)) + z * f * g / ((h - f) * (h - g))
     return root - z if abs(root - z - move) <= 0.5 * abs(move) else move
+
+
+def smallest(
+    function: Callable[[float], float], low: float, high: float, xatol: float, most: int = 40
+) -> tuple[float, float]:
+    """The smallest value met while minimising over an interval, and where.
+
+    Each value met must be valid, none need be optimal.
+    """
+    from scipy.optimize import minimize_scalar  # slow to import, and few questions need it
+
+    met: list[tuple[float, float]] = []
+
+    def record(x: float) -> float:
+        value = function(float(x))
+        met.append((value, float(x)))
+        return min(value, 1e300)
+
+    minimize_scalar(
+        record, bounds=(low, high), method="bounded", options={"xatol": max(xatol, 1e-300), "maxiter": most}
+    )
+    return min(met)

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from privcalc.numerics.floats import TINY, UNIT, Floats
-from privcalc.numerics.interfaces import Complexes, ProfileValues
+from privcalc.numerics.floats import TINY, UNIT, Complexes, Floats
+from privcalc.numerics.interfaces import ProfileValues
 
 
 @functools.cache

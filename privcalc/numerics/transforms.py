@@ -16,8 +16,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from privcalc.numerics.elementary import expm1, fan, log1p
-from privcalc.numerics.floats import UNIT, Floats
+from privcalc.numerics.elementary import expm1, fan, log1p, log_weighted
+from privcalc.numerics.floats import TINY, UNIT, Floats
 from privcalc.numerics.interfaces import (
     ClosedTransform,
     NodeValues,
@@ -29,7 +29,6 @@ from privcalc.numerics.interfaces import (
     Transform,
     log_slack,
 )
-from privcalc.numerics.sampled_laplace import middle_profile
 
 
 @dataclass(frozen=True)
@@ -344,3 +343,35 @@ class PreparedMixed:
 def _finite(parts: list[RealValues]) -> Floats:
     """Where an error is known of both."""
     return np.asarray(np.isfinite(parts[0].error) & (parts[0].error < _FAR) & (parts[1].error < _FAR))
+
+
+@np.errstate(over="ignore", divide="ignore", invalid="ignore")
+def middle_profile(a: float, q: float, epsilon: Floats, *, add: bool) -> tuple[Floats, Floats]:
+    """E (1 − e^{ε − L})_+ over |l| < a, l the loss of the Laplace pair itself, at any real ε; and a bound on its error.
+
+    With w(l₀) = e^ε it is (q/2)(1 − e^{(l₀ − a)/2})² where the record is removed, with w(l₀) = e^{−ε} where it is added
+    (qe^ε/2)(e^{l₀/2} − e^{−a/2})²; beyond l₀ = ∓a, where all of it counts, it is linear in e^ε. q = 1: without
+    sampling.
+    """
+    sign = -1.0 if add else 1.0
+    low, high = (float(x) for x in log_weighted(q, np.array([-a, a])))
+    loss = np.clip(np.log1p(np.maximum(np.expm1(np.clip(sign * epsilon, low, high)) / q, -1.0)), -a, a)
+    whole = 0.5 * -math.expm1(-a)  # of the middle, under either law
+    if add:
+        beyond = -math.exp(-high) * np.expm1(np.minimum(epsilon + high, 0.0))
+        root = np.exp(0.5 * loss) * -np.expm1(-0.5 * (loss + a))
+        value = 0.5 * q * np.exp(np.minimum(np.maximum(epsilon, -high), -low)) * root * root
+        mass = -0.5 * np.expm1(-0.5 * (loss + a))
+    else:
+        beyond = -math.exp(low) * np.expm1(np.minimum(epsilon - low, 0.0))
+        root = -np.expm1(0.5 * (loss - a))
+        value = 0.5 * q * root * root
+        mass = 0.5 * q * root + 0.5 * (1 - q) * (np.exp(-0.5 * (loss + a)) - math.exp(-a))
+    # At least the density at the largest loss.
+    top, steep = (-low, math.exp(a) / q if a < 700 else math.inf) if add else (high, 1 / q)
+    delta = np.where(epsilon < top, value + beyond * whole, 0.0)
+    size = UNIT * (1 + a) * (np.abs(epsilon) + abs(low) + abs(high))
+    edge = np.where(np.abs(epsilon - top) <= 64 * size, (16 * size) ** 2 * steep, 0.0)
+    return np.asarray(delta), np.asarray(
+        64 * UNIT * (1 + a + np.abs(epsilon)) * (delta + np.maximum(mass, 0.0)) + edge + TINY
+    )

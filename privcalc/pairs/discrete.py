@@ -24,12 +24,15 @@ class DiscretePair(Pair):
 
     The profile is piecewise linear in e^ε; both it and the slope are sums of terms ≥ 0. Proof: ``proofs/custom.md``,
     §1. Losses, and all masses relatively, may be off by ``inherited`` before any rounding here.
+
+    No loss exceeds ``top``.
     """
 
     p: tuple[float, ...]
     q: tuple[float, ...]
     rest: float
     inherited: float = 0.0
+    top: float = math.inf
 
     @functools.cached_property
     def _table(self) -> tuple[Floats, Floats, Floats, Floats]:
@@ -74,7 +77,7 @@ class DiscretePair(Pair):
     @property
     def max_loss(self) -> float:
         """The largest, rounded up."""
-        return max(float(self._table[0][0]) + self._blur, 0.0)
+        return min(max(float(self._table[0][0]) + self._blur, 0.0), self.top)
 
     @property
     def _least(self) -> float:

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from privcalc.numerics.floats import TINY, UNIT, Floats
+from privcalc.numerics.floats import TINY, UNIT, Complexes, Floats
 from privcalc.numerics.gaussian_mixture import LEAST_LOG_NEVER, Counts, Draws, LogRatio, TurnedLogRatio
-from privcalc.numerics.interfaces import Complexes, ProfileValues, Transform
+from privcalc.numerics.interfaces import ProfileValues, Transform
 from privcalc.numerics.normal_loss import Logs, NormalLoss
 from privcalc.numerics.solve import Bounds
 from privcalc.numerics.special import gdp_profile, log_normal_tail

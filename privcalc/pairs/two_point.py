@@ -8,10 +8,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from privcalc.numerics.floats import TINY, UNIT, Floats
+from privcalc.numerics.floats import TINY, UNIT, Complexes, Floats
 from privcalc.numerics.interfaces import (
     ClosedTransform,
-    Complexes,
     NodeValues,
     ProfileValues,
     RealValues,
@@ -57,6 +56,11 @@ class TwoPointPair(Pair):
             return p, self.neutral * small * p, small * p
         total = -math.expm1(-self.up - self.down)
         return -math.expm1(-self.down) / total, 0.0, math.exp(-self.down) * -math.expm1(-self.up) / total
+
+    @property
+    def factors(self) -> tuple[tuple[Pair, int], ...]:
+        """The single uses, each of which has a transform."""
+        return ((replace(self, count=1), self.count),)
 
     def power(self, count: int) -> Pair | None:
         """The exact composition of ``count`` uses; None where its table would be too large."""

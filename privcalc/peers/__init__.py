@@ -11,7 +11,7 @@ import importlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from privcalc.peers import losses, others
+from privcalc.peers import packages
 from privcalc.peers.question import Answer, Ask, Question
 
 __all__ = ["PEERS", "Answer", "Ask", "Peer", "Question"]
@@ -81,7 +81,7 @@ PEERS: dict[str, Peer] = {
         package="dp-accounting",
         kind="bound",
         why=GRID,
-        load=lambda: losses.dp_accounting("dp_accounting.pld", "PLDAccountant"),
+        load=lambda: packages.dp_accounting("dp_accounting.pld", "PLDAccountant"),
         modules=("dp_accounting", "dp_accounting.pld"),
         has_grid=True,
         answers=SIGMA,
@@ -91,35 +91,40 @@ PEERS: dict[str, Peer] = {
         package="dp-accounting",
         kind="bound",
         why=RENYI,
-        load=lambda: losses.dp_accounting("dp_accounting.rdp", "RdpAccountant"),
+        load=lambda: packages.dp_accounting("dp_accounting.rdp", "RdpAccountant"),
         modules=("dp_accounting", "dp_accounting.rdp"),
         answers=SIGMA,
         faults=REPLACED,
     ),
     "prv-accountant": Peer(
-        "prv-accountant", "bound", MESH, others.prv_accountant, ("prv_accountant",), has_grid=True, answers=SIGMA
+        "prv-accountant", "bound", MESH, packages.prv_accountant, ("prv_accountant",), has_grid=True, answers=SIGMA
     ),
     "Opacus PRV": Peer(
         "opacus",
         "bound",
         MESH,
-        lambda: others.opacus("PRVAccountant"),
+        lambda: packages.opacus("PRVAccountant"),
         ("opacus.accountants",),
         has_grid=True,
         answers=SIGMA,
     ),
     "Opacus RDP": Peer(
-        "opacus", "bound", RENYI, lambda: others.opacus("RDPAccountant"), ("opacus.accountants",), answers=SIGMA
+        "opacus", "bound", RENYI, lambda: packages.opacus("RDPAccountant"), ("opacus.accountants",), answers=SIGMA
     ),
     "Opacus GDP": Peer(
-        "opacus", "estimate", LIMIT, lambda: others.opacus("GaussianAccountant"), ("opacus.accountants",), answers=SIGMA
+        "opacus",
+        "estimate",
+        LIMIT,
+        lambda: packages.opacus("GaussianAccountant"),
+        ("opacus.accountants",),
+        answers=SIGMA,
     ),
-    "autodp RDP": Peer("autodp", "bound", RENYI, others.autodp, ("autodp.mechanism_zoo", "autodp.transformer_zoo")),
+    "autodp RDP": Peer("autodp", "bound", RENYI, packages.autodp, ("autodp.mechanism_zoo", "autodp.transformer_zoo")),
     "opake": Peer(
         package="opake-dpsgd",
         kind="bound",
         why=GRID,
-        load=losses.opake,
+        load=packages.opake,
         modules=("opake.dpsgd.accounting",),
         has_grid=True,
         answers=(*SIGMA, "advantage", "power"),
@@ -129,7 +134,7 @@ PEERS: dict[str, Peer] = {
         package="riskcal",
         kind="bound",
         why=GRID,
-        load=lambda: losses.connect_the_dots("riskcal.accountants"),
+        load=lambda: packages.connect_the_dots("riskcal.accountants"),
         modules=("riskcal.accountants",),
         answers=RATES,
         passes_on=PLD,
@@ -138,10 +143,12 @@ PEERS: dict[str, Peer] = {
         package="gdpnum",
         kind="bound",
         why=GRID,
-        load=lambda: losses.connect_the_dots("gdpnum"),
+        load=lambda: packages.connect_the_dots("gdpnum"),
         modules=("gdpnum",),
         answers=RATES,
         passes_on=PLD,
     ),
-    "PLD_accounting": Peer("PLD_accounting", "bound", GRID, losses.pld_accounting, ("PLD_accounting",), has_grid=True),
+    "PLD_accounting": Peer(
+        "PLD_accounting", "bound", GRID, packages.pld_accounting, ("PLD_accounting",), has_grid=True
+    ),
 }

@@ -4,8 +4,7 @@ They need the extra ``pictures``.
 """
 
 from privcalc.pictures.curves import epsilon_over_steps, profile, risk, save, tradeoff
-from privcalc.pictures.spending import spending
-from privcalc.pictures.training import accuracy, compared, noise_and_steps, plan, realised
+from privcalc.pictures.training import accuracy, compared, noise_and_steps, plan, realised, spending
 
 __all__ = [
     "accuracy",

@@ -88,9 +88,17 @@ def reach(run: Mechanism | Run, relation: Relation) -> Floats:
     return np.linspace(0.0, next((end or 1.0 for end in ends if math.isfinite(end)), 10.0), 61)
 
 
+NAME = 40
+"""Most letters of a run in a legend."""
+
+Curve = Mechanism | Run | NDArray[np.void]
+"""What has a trade-off curve, or is one."""
+
+
 def tradeoff(
-    run: Mechanism | Run | NDArray[np.void] | None,
+    run: Curve | Sequence[Curve] | None,
     *,
+    names: Sequence[str] = (),
     relation: Relation = ADD_OR_REMOVE_ONE,
     attack: Measured | None = None,
     roc: tuple[Floats, Floats] | None = None,
@@ -99,8 +107,9 @@ def tradeoff(
     """The trade-off curve, and attacks: error rates against each other, and the power at low false positive rates.
 
     Args:
-        run: a run or mechanism; a table that ``tradeoff_table`` or ``tradeoff_of_profile`` made of one; None for
-            attacks alone.
+        run: a run or mechanism; a table that ``tradeoff_table`` or ``tradeoff_of_profile`` made of one; a list of some;
+            None for attacks alone.
+        names: of several runs, for the legend; what they are, if none are given.
         relation: the neighbouring relation.
         attack: what attacks have shown; its points must lie on the side of the curve that is not coloured.
         roc: false and true positive rates as counted, which show nothing for certain.
@@ -117,17 +126,23 @@ def tradeoff(
         >>> [line.get_label() for line in figure.axes[0].lines]
         ['no attack is below', 'guessing', 'shown, with confidence 0.95']
     """
-    table = run if isinstance(run, np.ndarray) or run is None else tradeoff_table(run, ALPHAS, relation=relation)
+    runs: list[Curve] = [] if run is None else [run] if isinstance(run, (Mechanism, Run, np.ndarray)) else list(run)
+    if names and len(names) != len(runs):
+        raise PrivcalcError(f"names = {list(names)!r}: must be as many as there are runs, {len(runs)}")
+    called = list(names) or ([""] if len(runs) == 1 else [_named(one) for one in runs])
+    tables = [one if isinstance(one, np.ndarray) else tradeoff_table(one, ALPHAS, relation=relation) for one in runs]
     figure, (errors_axes, power_axes) = new_figure(2, (10, 4.2))
     for axes, power in ((errors_axes, False), (power_axes, True)):
 
         def shown(beta: Floats, power: bool = power) -> Floats:
             return 1 - beta if power else beta
 
-        if table is not None:
-            label = "no attack is above" if power else "no attack is below"
-            axes.plot(table["alpha"], shown(table["lower"]), color="tab:red", label=label)
-            axes.fill_between(table["alpha"], shown(table["lower"]), 1.0 if power else 0.0, color="tab:red", alpha=0.1)
+        side = "no attack is above" if power else "no attack is below"
+        for number, (name, table) in enumerate(zip(called, tables, strict=True)):
+            beta, color = shown(table["lower"]), "tab:red" if len(tables) == 1 else f"C{number}"
+            axes.plot(table["alpha"], beta, color=color, label=f"{name}: {side}" if name else side)
+            if len(tables) == 1:
+                axes.fill_between(table["alpha"], beta, 1.0 if power else 0.0, color=color, alpha=0.1)
         guess = np.geomspace(1e-4, 1.0, 200)
         axes.plot(guess, shown(1 - guess), color="tab:gray", linestyle=":", label="guessing")
         if roc is not None:
@@ -144,6 +159,11 @@ def tradeoff(
     power_axes.set(xlabel="false positive rate α", ylabel="true positive rate 1 − β")
     errors_axes.legend(fontsize="small")
     return figure
+
+
+def _named(run: Curve) -> str:
+    text = "a table" if isinstance(run, np.ndarray) else str(run)
+    return text if len(text) <= NAME else f"{text[: NAME - 1]}…"
 
 
 def risk(run: Mechanism | Run, *, relation: Relation = ADD_OR_REMOVE_ONE) -> Figure:

@@ -107,7 +107,7 @@ NAMES = [
     "pda-dpmd-1",
     "pda-dpmd-table",
 ]
-SLOW = {"pillar-selection", "pda-dpmd-table"}
+SLOW = {"pillar-selection", "pda-dpmd-table", "dope-5", "dope-users", "dppl-2", "dppl-5"}
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] if n in SLOW else []) for n in NAMES])

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
+import sqlite3
 
 import numpy as np
 import pytest
 
 import privcalc as pc
-from privcalc.budget.page import course, page
+from privcalc.budget.history import course
+from privcalc.budget.page import page
 from privcalc.cli import main
 
 STEP = pc.Gaussian(noise_multiplier=10.0)
@@ -119,3 +122,120 @@ def test_a_store_is_not_replaced_by_what_is_told_of_it(tmp_path, capsys):
 def test_the_name_of_a_store_is_no_budget():
     with pytest.raises(pc.PrivcalcError, match=r"budget = 'budget\.db': must be a Budget"):
         pc.Ledger(None, plan=pc.Gaussian(2.0), budget="budget.db")
+
+
+def year(url, capsys, *more):
+    """A budget of (3, 1e-6)-DP with shares of a half and a third, made by the command alone."""
+    create = ["budget", "create", url, "--dataset", "visits", "--epsilon", "3", "--delta", "1e-6", *more]
+    assert main(create) == 0
+    for team, percent in (("cardio", "50"), ("onco", "30")):
+        assert main(["budget", "share", url, "--team", team, "--percent", percent]) == 0
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("runs", "kind"), [("any", pc.RDP), ("gaussian", pc.GDP)])
+def test_an_officer_plans_a_year_for_teams_by_the_command_alone(runs, kind, url, capsys):
+    said = year(url, capsys, "--runs", runs)
+    assert "under it all outputs together are (3, 1e-06)-DP" in said
+    assert said.endswith("cardio: 50 %\nonco: 30 %\nwho names no team: 20 %\n")
+    cap = pc.Budget(url, dataset="visits").cap
+    assert isinstance(cap, kind)
+    assert 3 - 1e-6 < cap.epsilon(delta=1e-6).upper <= 3
+    reserve = ["budget", "reserve", url, "--noise-multiplier", "20"]
+    assert main([*reserve, "--steps", "36", "--team", "cardio", "--label", "sums"]) == 0
+    assert main([*reserve, "--steps", "60", "--team", "onco"]) == 2
+    enough = float(capsys.readouterr().err.split("there is room for so many with --noise-multiplier ")[1])
+    onco = pc.Budget(url, dataset="visits", team="onco")
+    assert [onco.would_exceed(pc.Gaussian(z) * 60) for z in (enough, enough * 0.999)] == [False, True]
+    assert main([*reserve, "--steps", "1", "--team", "radio"]) == 2
+    assert "team = 'radio': has no share; those who have one are cardio, onco" in capsys.readouterr().err
+    status, found = told(capsys, "budget", "show", url)
+    assert (status, [one["team"] for one in found["teams"]]) == (0, ["cardio", "onco", None])
+    # By hand: half of the cap is μ²/2, or ε(α)/2, of which 36 releases take 36/400, or 36·α/800.
+    whole = cap.mu**2 if kind is pc.GDP else cap.epsilons[0] * 2 / cap.orders[0]
+    assert found["teams"][0]["charged"] == pytest.approx(36 / 400 / (whole / 2), rel=1e-9)
+    rest = whole / 2 - 36 / 400
+    left = pc.GDP(rest**0.5) if kind is pc.GDP else pc.RDP(cap.orders, [rest * cap.orders[0] / 2])
+    assert found["teams"][0]["left"]["upper"] == pytest.approx(left.epsilon(delta=1e-6).upper, rel=1e-6)
+
+
+def test_shares_are_set_aside(url, capsys):
+    year(url, capsys)
+    share = ["budget", "share", url, "--team"]
+    assert main([*share, "radio", "--percent", "20.1"]) == 2
+    assert "all shares must be at most 1 together, not 1.001" in capsys.readouterr().err
+    assert main([*share, "radio", "--percent", "20"]) == 0
+    assert main(["budget", "reserve", url, "--noise-multiplier", "1000", "--steps", "1"]) == 2
+    assert "teams have all of the budget; name one of them" in capsys.readouterr().err
+    assert main(["budget", "reserve", url, "--noise-multiplier", "20", "--steps", "36", "--team", "cardio"]) == 0
+    assert main([*share, "cardio", "--percent", "10"]) == 2  # 24 % are charged
+    assert "share of team 'cardio'" in capsys.readouterr().err
+    assert main([*share, "cardio", "--percent", "30"]) == 0
+    assert pc.Budget(url, dataset="visits").shares == {"cardio": 0.3, "onco": 0.3, "radio": 0.2}
+
+
+def test_a_ledger_spends_from_the_share_of_its_team(url, capsys):
+    year(url, capsys)
+    budget = pc.Budget(url, dataset="visits", team="onco")
+    with pytest.raises(pc.BudgetExceeded, match="share of team 'onco'"):
+        pc.Ledger(None, plan=pc.Gaussian(20.0) * 60, budget=budget)
+    with pc.Ledger(None, plan=pc.Gaussian(20.0) * 30, budget=budget) as ledger:
+        ledger.gaussian([0.0], pc.Gaussian(20.0), clip_norm=1.0)
+        assert budget.standing(delta=1e-6)[1].charged > 0.6
+    assert budget.standing(delta=1e-6)[1].charged == pytest.approx(9 / 800 / (0.3 * budget.cap.epsilons[0]))
+    assert next(iter(budget.reservations.values())).team == "onco"
+
+
+def test_a_data_set_is_renamed_and_closed_and_nothing_is_deleted(url, capsys):
+    year(url, capsys)
+    assert main(["budget", "rename", url, "--to", "visits 2026"]) == 0
+    assert main(["budget", "create", url, "--dataset", "visits 2026", "--rho", "1"]) == 2
+    assert "is what 'visits' goes by in this store" in capsys.readouterr().err
+    for name in ("visits", "visits 2026"):
+        assert pc.Budget(url, dataset=name).title == "visits 2026"
+    capsys.readouterr()
+    assert told(capsys, "budget", "list", url)[1] == {"budgets": [{"dataset": "visits", "title": "visits 2026"}]}
+    assert main(["budget", "create", url, "--dataset", "people", "--rho", "1"]) == 0
+    assert main(["budget", "rename", url, "--dataset", "people", "--to", "visits"]) == 2
+    assert main(["budget", "show", url]) == 2
+    assert "--dataset: must be given, one of those of" in capsys.readouterr().err
+    budget = pc.Budget(url, dataset="visits")
+    with pc.Ledger(None, plan=STEP * 2, budget=pc.Budget(url, dataset="visits 2026", team="cardio")) as ledger:
+        assert main(["budget", "close", url, "--dataset", "visits", "--reason", "the year is over"]) == 0
+        ledger.gaussian([0.0], STEP, clip_norm=1.0)  # it was reserved before
+    assert budget.spent == STEP.run
+    with pytest.raises(pc.PrivcalcError, match="its budget was closed: the year is over"):
+        budget.reserve(pc.Gaussian(1000.0))
+    capsys.readouterr()
+    status, lines = told(capsys, "budget", "history", url, "--dataset", "visits")
+    kinds = [line["type"] for line in lines["history"]]
+    assert (status, kinds) == (0, ["open", "share", "share", "rename", "reserve", "close", "settle"])
+
+
+def test_the_page_tells_teams_and_charges_in_epsilon(url, capsys):
+    year(url, capsys)
+    budget = pc.Budget(url, dataset="visits", team="onco")
+    budget.reserve(pc.Gaussian(20.0), label="<b>one</b>")
+    text = page(budget, delta=1e-6)
+    assert "<td>onco</td><td>30 %</td>" in text
+    alone = f"{pc.Gaussian(20.0).epsilon(delta=1e-6):.4g}"
+    assert (
+        f"&lt;b&gt;one&lt;/b&gt;</td><td>for good</td><td>Gaussian(noise_multiplier=20.0)</td><td>ε ≤ {alone}" in text
+    )
+
+
+def test_a_backup_is_restored_with_its_witness_and_without_it_says_so(url, tmp_path, capsys):
+    seen, other = str(tmp_path / "witness"), str(tmp_path / "new")
+    budget = pc.Budget.create(url, dataset="visits", cap=pc.ZCDP(0.5), witness=seen)
+    budget.reserve(STEP)
+    with contextlib.closing(sqlite3.connect(url)) as store, contextlib.closing(sqlite3.connect(url + ".bak")) as copy:
+        store.backup(copy)
+    assert pc.Budget(url + ".bak", dataset="visits", witness=seen).charged == STEP.run  # nothing is missing
+    budget.reserve(STEP)
+    shutil.copy(url + ".bak", url)
+    assert main(["budget", "show", url, "--witness", seen]) == 2
+    assert "the witness saw line 3" in capsys.readouterr().err
+    assert main(["budget", "show", url]) == 2
+    assert "was made with one, without which an older copy of its store is not seen" in capsys.readouterr().err
+    assert main(["budget", "show", url, "--witness", other]) == 0
+    assert "this file cannot tell" in capsys.readouterr().err

@@ -20,7 +20,7 @@ from reference import steps as ref
 from strategies import relations
 
 import privcalc as pc
-from privcalc.calibration import choices
+from privcalc.calibration import plans
 from privcalc.calibration.dpsgd import schedule
 from privcalc.numerics.solve import crossing
 
@@ -318,7 +318,7 @@ def test_a_delta_of_one_over_the_records_is_warned_of() -> None:
     asked: list[Callable[[float], object]] = [
         lambda delta: pc.noise_multiplier(epsilon=1.0, delta=delta, batch_size=10, dataset_size=100, epochs=1),
         lambda delta: pc.calibrate(lambda z: pc.FixedSizeSampled(pc.Gaussian(z), 10, 100), epsilon=1.0, delta=delta),
-        lambda delta: choices.plan(records=100, epsilon=1.0, delta=delta, epochs=[1], batch_sizes=[10]),
+        lambda delta: plans.plan(records=100, epsilon=1.0, delta=delta, epochs=[1], batch_sizes=[10]),
     ]
     for ask in asked:
         for delta in (0.01, 0.02):

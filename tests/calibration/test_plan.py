@@ -11,8 +11,7 @@ import pytest
 
 import privcalc as pc
 from privcalc import pictures
-from privcalc.calibration.choices import plan
-from privcalc.calibration.noises import compare_noise
+from privcalc.calibration.plans import compare_noise, plan
 from privcalc.cli import main
 from privcalc.strategies import momentum
 

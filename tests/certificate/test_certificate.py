@@ -14,14 +14,13 @@ from pathlib import Path
 
 import pytest
 import strategies as some
-from cases import SLOW
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import EXAMPLES
 
 import privcalc as pc
 from privcalc.certificate import certificate as certificates
-from privcalc.certificate import claims as numbers
+from privcalc.certificate import story as numbers
 from privcalc.certificate import verify as verification
 from privcalc.certificate.consistency import RULES, check
 from privcalc.certificate.html import sheet
@@ -206,14 +205,26 @@ def confirmed(certificate, tmp_path):
     return lines
 
 
-@pytest.mark.parametrize("mechanism", EXAMPLES, ids=lambda m: type(m).__name__)
+SLOWLY = (
+    pc.UserSampled,
+    pc.WithReplacementSampled,
+    pc.FixedSizeSampled,
+    pc.TruncatedPoissonSampled,
+    pc.RandomAllocation,
+)
+"""Of which balls take many seconds to say that they decide nothing, or little."""
+
+
+@pytest.mark.parametrize(
+    "mechanism",
+    [pytest.param(m, marks=[pytest.mark.slow] if isinstance(m, SLOWLY) else [], id=type(m).__name__) for m in EXAMPLES],
+)
 def test_every_mechanism_and_relation(mechanism, tmp_path, monkeypatch):
     """With every number checked at the certificate's δ; at the curve's other δ below, for some."""
     monkeypatch.setattr(numbers, "CURVE", (1e-3,))
     monkeypatch.setattr(numbers, "ALPHAS", (0.05,))
     _claims.cache_clear()
-    slow = not SLOW and type(mechanism) in (pc.UserSampled, pc.WithReplacementSampled)  # half a minute a relation
-    for relation in [pc.REPLACE_ONE] if slow else pc.Relation:
+    for relation in pc.Relation:
         try:
             mechanism.pairs(relation)
         except pc.PrivcalcError:
@@ -837,13 +848,15 @@ def test_what_is_certified_together_is_about_the_same_records():
     assert any("50, 1000 records" in line for line in both.verify())
 
 
-def test_records_that_are_sampled_are_those_that_are_declared(tmp_path, unnumbered):
+def test_records_that_are_sampled_are_those_that_are_declared(tmp_path, unnumbered, monkeypatch):
     """50 records were sampled as if of 100,000, without a word."""
+    monkeypatch.setattr(numbers, "CURVE", ())
+    monkeypatch.setattr(numbers, "ALPHAS", ())
     for size, warned in ((51, 0), (100_000, 1)):
         step = pc.FixedSizeSampled(pc.PureDP(0.1, relation=pc.REPLACE_ONE), 10, size)
         document = {"format": "privcalc run", "version": 1, "relation": str(pc.REPLACE_ONE), "unit": "one record"}
         document |= {
-            "run": run_to_json(pc.RandomTrials(step * 2, mean=2, distribution="logarithmic").run),
+            "run": run_to_json(pc.RandomTrials(step, mean=2, distribution="logarithmic").run),
             "public": {"records": 50},
         }
         (tmp_path / "run.json").write_text(json.dumps(document))

@@ -6,7 +6,7 @@ import functools
 import pytest
 
 import privcalc as pc
-from privcalc.certificate import claims
+from privcalc.certificate import story
 from privcalc.certificate.schema import digest
 from privcalc.certificate.story import of_parts
 from privcalc.serial import run_to_json
@@ -42,8 +42,8 @@ verify = functools.partial(pc.Certificate.verify, seconds=float("inf"))
 def few_numbers():
     """Of each certificate: their number is not what is tested here."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(claims, "CURVE", (1e-3,))
-        patch.setattr(claims, "ALPHAS", (0.05,))
+        patch.setattr(story, "CURVE", (1e-3,))
+        patch.setattr(story, "ALPHAS", (0.05,))
         yield
 
 

@@ -163,7 +163,7 @@ def test_noise_from_a_seed_protects_nobody_and_is_not_called_exact():
     assert seeded.document["noise"] == "from a seed"
     assert "it protects nobody" in str(seeded)
     both = pc.certify([drawn(summed, plan=STEP), seeded], delta=1e-5)
-    assert said(both, "noise") == [("from a seed", "caller", [2])]
+    assert said(both, "noise") == [("exact", "ledger", [1]), ("from a seed", "caller", [2])]
     assert both.document["noise"] == "in part from a seed"
     assert "exact" not in str(seeded)
     for found in (seeded, both):
@@ -263,4 +263,93 @@ def test_a_choice_that_was_only_recorded_is_not_said_to_have_been_charged_for_ea
         lambda ledger: ledger.record(one),
         plan=one * 2,
     )
-    assert "each choice that the ledger drew was charged by itself" in str(mixed)
+    assert said(mixed, "parts") == said(pc.certify(one, delta=1e-5), "parts") == [("as counted", "caller", None)]
+    assert "a choice that no ledger drew was of one row of scores, or was written down once for each" in str(mixed)
+    disjoint = pc.certify(one, delta=1e-5, assumptions=pc.Assumptions(parts="disjoint"))
+    assert said(disjoint, "parts") == [("disjoint", "caller", None)]
+
+
+def test_a_seed_that_drew_nothing_is_not_blamed():
+    """It said "from a seed", and "by other code", of the same noise."""
+    recorded = drawn(lambda ledger: ledger.record(STEP), plan=STEP, seed=3)
+    assert said(recorded, "randomness") == [("perfect", "always", None)]
+    assert recorded.document["noise"] == "by other code"
+    assert "NO PRIVACY CLAIM" in str(recorded)  # a seeded ledger claims none, whatever it drew
+    opened = drawn(lambda ledger: ledger.record(STEP), plan=STEP * 2, seed=3, close=False)
+    assert said(opened, "randomness") == [("from a seed", "caller", None)]  # what it may still draw
+
+
+def test_weak_noise_hides_no_other():
+    """Of a seed, and noise of other code, only the former was named."""
+    seeded, other = drawn(summed, plan=STEP, seed=3), drawn(lambda ledger: ledger.record(STEP), plan=STEP)
+    both = pc.certify([seeded, other], delta=1e-5)
+    assert said(both, "noise") == [("from a seed", "caller", [1]), ("by other code", "caller", [2])]
+    mixed = drawn(summed, lambda ledger: ledger.record(STEP), plan=STEP * 2, seed=3)
+    for found in (both, mixed, pc.certify([both, mixed], delta=1e-5)):
+        assert found.document["noise"] == "in part from a seed, in part by other code"
+        assert found.verify(seconds=math.inf)
+    assert "it protects nobody" in str(mixed)
+    assert "that part on the caller's word" in str(mixed)
+
+
+def test_a_line_cites_all_its_pages_and_stands_once():
+    """Two samplers cited the page of one; a clip norm stood there twice, once for each page."""
+    cut = pc.TruncatedPoissonSampled(STEP, 0.1, batch_size=100, dataset_size=500)
+    several = pc.certify(pc.PoissonSampled(STEP, 0.1) + cut, delta=1e-5)
+    (line,) = [each for each in several.document["assumptions"]["needed"] if each["name"] == "sampling"]
+    assert (line["value"], line["page"]) == ("poisson; poisson, cut", "poisson.md, truncated.md")
+    kinds_of = pc.certify(STEP + pc.Laplace(20.0), delta=1e-5)
+    parts_of = pc.certify([pc.certify(STEP, delta=1e-5), pc.certify(pc.Laplace(20.0), delta=1e-5)], delta=1e-5)
+    for found in (kinds_of, parts_of):
+        assert said(found, "clip_norm") == [("public", "nobody", None)]
+        assert {"gaussian.md", "laplace.md"} <= set(found.document["proofs"])
+        assert not any("," in page for page in found.document["proofs"])
+        assert found.verify(seconds=math.inf)
+
+
+STATED = [
+    *(pc.PureDP(0.1), pc.ZCDP(0.1), pc.RDP([2.0, 4.0], [0.1, 0.2]), pc.GDP(0.1), pc.ApproxDP(0.1, 1e-9)),
+    pc.CustomMechanism.from_probabilities([0.75, 0.25], [0.25, 0.75]),
+]
+
+
+@pytest.mark.parametrize("one", STATED, ids=lambda one: type(one).__name__)
+def test_a_guarantee_that_is_given_is_somebodys_word(one):
+    """Its certificate said that its noise was drawn, and nothing of whether what ran has the guarantee."""
+    assert said(pc.certify(one * 2, delta=1e-5), "guarantee") == [("stated", "caller", None)]
+    assert said(pc.certify(pc.PureDP(0.1) + STEP, delta=1e-5), "guarantee") == [("stated", "caller", None)]
+
+
+def test_a_cap_is_no_guarantee_of_what_ran():
+    for close in (True, False):
+        assert not said(drawn(summed, cap=pc.GDP(1.0), close=close), "guarantee")
+
+
+def test_a_gate_has_no_clip_norm():
+    """The sensitivity of its questions was listed as one."""
+    gate = pc.AboveThreshold.of(epsilon=1.0)
+    found = drawn(lambda ledger: ledger.above(gate, sensitivity=1.0), plan=gate)
+    assert not said(found, "clip_norm")
+    assert said(found, "questions") == [("public", "nobody", None)]
+    assert said(found, "sensitivity") == [("stated", "caller", None)]
+    word = pc.Assumptions(clip_norm="released")  # as such a word is given
+    told = pc.certify(gate, delta=1e-5, assumptions=word)
+    assert (said(told, "questions"), said(told, "clip_norm")) == ([("released", "caller", None)], [])
+    assert said(pc.certify(gate, delta=1e-5, assumptions=pc.Assumptions(clip_norm="private")), "questions")
+
+
+def test_a_unit_that_nobody_stated_is_not_called_one():
+    """ "one record is one record" was said, also of a table whose rows were grouped by person."""
+    rows = {"rows_per_person": 1}
+    table = drawn(
+        lambda ledger: ledger.count([1, 2], pc.Gaussian(9.0), person=["a", "b"], **rows), plan=pc.Gaussian(9.0)
+    )
+    assert "one record is   not stated (of tables, all rows of one person)" in str(table)
+    assert "one record is   not stated\n" in str(pc.certify(STEP, delta=1e-5))
+    assert "one record is   one house" in str(pc.certify(STEP, delta=1e-5, unit="one house"))
+
+
+def test_reports_of_a_person_are_counted():
+    """Nothing said that each person gives one report."""
+    answered = pc.RandomizedResponse(1.0)
+    assert said(pc.certify(answered, delta=1e-5, unit="one person"), "records_per_unit") == [("one", "nobody", None)]

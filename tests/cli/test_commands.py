@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import os
 import subprocess
 import sys
 
@@ -316,3 +318,83 @@ def test_an_engine_for_an_array_is_told_to_be_left_out(asked, tmp_path, monkeypa
     assert main(["audit", "norms.npy", "--noise-multiplier", "20", "--delta", "1e-5", "--out", "out", *asked]) == 2
     assert "norms.npy" in (said := capsys.readouterr().err)
     assert "leave out --engine, --workers and --scheduler" in said
+
+
+def test_at_most_ten_commands_and_groups_are_shown_and_the_rest_may_be_named_without_its_group(capsys):
+    assert main([]) == 0
+    shown = capsys.readouterr().out
+    assert len(shown.partition("Commands:")[2].split("\n  ")[1:]) <= 10
+    asked = [*ASKED[:2], "--epsilon", "1", "--json"]
+    assert main(["delta", *asked]) == main(["ask", "delta", *asked]) == 0
+    first, second = capsys.readouterr().out.splitlines()
+    assert first == second
+    assert main(["dleta", *asked]) == 2
+    assert "No such command 'dleta'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_shells_complete_commands_and_options(shell):
+    words = {"bash": "privcalc noise --ep", "zsh": "privcalc noise --ep", "fish": "privcalc noise --ep"}[shell]
+    asked = {"COMP_WORDS": words, "COMP_CWORD": "--ep" if shell == "fish" else "2"}
+    environment = {**os.environ, **asked, "_PRIVCALC_COMPLETE": f"{shell}_complete"}
+    done = subprocess.run(
+        [sys.executable, "-m", "privcalc"], capture_output=True, text=True, check=False, env=environment
+    )
+    assert "--epochs" in done.stdout
+    assert "--epsilon" in done.stdout
+
+
+@pytest.mark.usefixtures("asked_once")
+@pytest.mark.parametrize(
+    ("more", "other"),
+    [
+        (["--epochs", "20", "--batch-size", "256", "--dataset-size", "50000"], {"epochs": 20}),
+        (["--steps", "4000", "--batch-size", "256", "--dataset-size", "50000"], {"steps": 4000}),
+    ],
+)
+def test_noise_is_asked_for_as_in_python(more, other, capsys):
+    assert main(["noise", "--epsilon", "3", "--delta", "1e-6", *more, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["noise_multiplier"]
+    assert found == pc.noise_multiplier(epsilon=3.0, delta=1e-6, batch_size=256, dataset_size=50000, **other)
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (["--batch-size", "10"], "batch_size = 10, dataset_size = None: give both or neither"),
+        (
+            ["--batch-size", "10", "--dataset-size", "100", "--sample-rate", "0.1"],
+            "--sample-rate = 0.1: give it or batch_size and dataset_size, not both",
+        ),
+        (["--sample-rate", "0.1", "--epochs", "2", "--steps", "20"], "--epochs = 2.0: give it or --steps, not both"),
+    ],
+)
+def test_what_says_the_same_twice_is_refused(more, words, capsys):
+    assert words in told(capsys, "epsilon", *ASKED, *more)
+
+
+def test_epochs_of_epochs_are_counted_as_they_are(capsys):
+    asked = [*ASKED, "--sampler", "allocation", "--epoch-steps", "20", "--json"]
+    assert main(["epsilon", *asked, "--steps", "3"]) == main(["epsilon", *asked, "--epochs", "3"]) == 0
+    first, second = capsys.readouterr().out.splitlines()
+    assert first == second
+
+
+def test_warnings_are_lines_without_a_place_in_our_code(capsys):
+    assert main(["epsilon", *ASKED, "--sample-rate", "0.01", "--steps", "10"]) == 0
+    said = capsys.readouterr().err
+    assert said.startswith("privcalc: warning: steps = 10: are 0.1 of a pass over the data")
+    assert said.count("\n") == 1
+
+
+def test_a_file_may_be_standard_input(files, monkeypatch, capsys):
+    for text, arguments in (
+        ((files / "run.json").read_text(), ["certify", "-", "--delta", "1e-5"]),
+        ("noise_multiplier,sample_rate,steps,delta\n1,0.01,1000,1e-5\n", ["bulk", "-", "--out", "answers.csv"]),
+    ):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+        assert main(arguments) == 0
+    assert (files / "answers.csv").read_text().count("\n") == 2
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"no JSON")))
+    capsys.readouterr()
+    assert "'-'" in told(capsys, "certify", "-", "--delta", "1e-5")

@@ -516,3 +516,57 @@ def test_answers_are_not_cut_to_whole_numbers() -> None:
             cut(found)
     with pytest.raises(pc.PrivcalcError, match="ndigits = -1"):
         round(found, -1)
+
+
+@pytest.mark.parametrize(
+    ("call", "word", "ours"),
+    [
+        (pc.noise_multiplier, "target_epsilon", "epsilon"),
+        (pc.steps, "q", "sample_rate"),
+        (pc.calibrate, "eps", "epsilon"),
+        (pc.certify, "target_delta", "delta"),
+        (pc.Gaussian, "sigma", "noise_multiplier"),
+        (pc.PoissonSampled, "q", "rate"),
+        (pc.Filter, "eps", "epsilon"),
+        (pc.RealisedLosses, "max_grad_norm", "clip_norm"),
+        (GAUSSIAN.epsilon, "delat", "delta"),
+        (pc.Ledger(None, plan=GAUSSIAN).histogram, "bins", "edges"),
+        (pc.Ledger(None, plan=GAUSSIAN).count, "max_contributions", "rows_per_person"),
+    ],
+    ids=str,
+)
+def test_a_keyword_of_another_library_is_told_by_our_name(call: Callable[..., Any], word: str, ours: str) -> None:
+    with pytest.raises(pc.PrivcalcError, match=rf"^{word}: is no argument of \w+; did you mean {ours}=\?$") as caught:
+        call(**{word: 1.0})
+    assert isinstance(caught.value, TypeError)
+
+
+def test_a_keyword_that_nobody_has_is_told_the_arguments() -> None:
+    with pytest.raises(pc.PrivcalcError, match=r"colour: is no argument of Gaussian; it takes noise_multiplier$"):
+        pc.Gaussian(colour=1)  # type: ignore[call-arg]
+
+
+def test_another_type_error_is_what_it_was() -> None:
+    with pytest.raises(TypeError, match="positional") as caught:
+        pc.steps(1.0)  # type: ignore[misc]
+    assert not isinstance(caught.value, pc.PrivcalcError)
+
+
+def test_the_number_of_a_question_may_go_first() -> None:
+    assert SAMPLED.epsilon(1e-5) == SAMPLED.epsilon(delta=1e-5)
+    assert SAMPLED.delta(1.0) == SAMPLED.delta(epsilon=1.0)
+    assert SAMPLED.beta(0.1) == SAMPLED.beta(alpha=0.1)
+
+
+@pytest.mark.parametrize("given", [{"sample_rate": 0.005}, {"batch_size": 5, "dataset_size": 1000}], ids=str)
+def test_steps_that_may_be_epochs_are_warned_of(given: dict[str, Any]) -> None:
+    with pytest.warns(pc.PrivcalcWarning, match="are 0.1 of a pass over the data.*did you mean epochs=20"):
+        pc.noise_multiplier(epsilon=3.0, delta=1e-5, steps=20, **given)
+
+
+def test_a_profile_that_breaks_down_is_told_where() -> None:
+    def profile(epsilon: Any) -> Any:
+        return np.where(epsilon > 2, NAN, np.exp(-epsilon) / 2)
+
+    with pytest.raises(pc.PrivcalcError, match=r"at the loss 2\.\d+ it is nan"):
+        pc.CustomMechanism.from_profile(profile)

@@ -23,8 +23,8 @@ PAGES = {page.name: page for page in read_pages()}
 LISTED = {name.partition("::")[0] for page in PAGES.values() for name in page.code}
 NO_CLAIM = {
     "privcalc": "__main__ cli/audit cli/bulk cli/options cli/plan "
-    "peers/compare peers/losses peers/others peers/question pictures/curves pictures/training calibration/choices "
-    "bulk errors files questions relation run terminal version",
+    "peers/compare peers/packages peers/question pictures/curves "
+    "bulk errors files keywords notebook questions relation terminal version",
     "learners": "data/features data/sources data/tasks demo device",
 }
 """Modules that claim nothing by themselves: command lines, benchmarks, checks of arguments, containers."""
@@ -58,7 +58,7 @@ def test_what_claims_nothing_exists():
 
 
 def source_of(thing):
-    return Path(inspect.getsourcefile(thing)).relative_to(ROOT).as_posix()
+    return Path(inspect.getsourcefile(inspect.unwrap(thing))).relative_to(ROOT).as_posix()
 
 
 def below(kind):

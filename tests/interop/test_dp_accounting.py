@@ -14,11 +14,15 @@ pytest.importorskip("dp_accounting")
 import attr
 import dp_accounting as dpa
 import mpmath as mp
+import reference as ref
 from dp_accounting import dp_event, privacy_accountant_test
+from dp_accounting.pld import pld_pmf
 from dp_accounting.pld import privacy_loss_distribution as pld
 
 from privcalc.interop import dp_accounting as adapter
 from privcalc.interop.dp_accounting.accountant import RELATIONS
+from privcalc.interop.dp_accounting.pld import _laws
+from privcalc.strategies import MinSeparation, Tree
 
 RELATION = dpa.NeighboringRelation
 GAUSS = dpa.GaussianDpEvent(2.0)
@@ -172,7 +176,6 @@ def test_events_that_can_be_read_once_are_refused(once: Any) -> None:
     [
         dpa.SampledWithReplacementDpEvent(1, 10, GAUSS),
         dpa.SampledWithReplacementDpEvent(100, 10, dpa.LaplaceDpEvent(1.0)),
-        dpa.SingleEpochTreeAggregationDpEvent(1.0, 8),
         dp_event.MixtureOfGaussiansDpEvent(1.0, [0.0, 1.0, 2.0], [0.5, 0.3, 0.2]),
         dpa.TruncatedSubsampledGaussianDpEvent(100, 1.1, 20, 1.0),
         dp_event.RepeatAndSelectDpEvent(GAUSS, 5.0, -1.0),
@@ -331,6 +334,76 @@ def test_their_distributions_are_taken_as_they_are(made: Any) -> None:
     assert (one * 2).delta(epsilon=0.5).upper == pytest.approx(two.get_delta_for_epsilon(0.5), rel=1e-4)
     with pytest.raises(pc.PrivcalcError, match="made for"):
         one.epsilon(delta=1e-5, relation=pc.ZERO_OUT)
+
+
+@pytest.mark.parametrize(
+    ("noise", "uses"),
+    [(3.0, 1), pytest.param(0.3, 1, marks=pytest.mark.slow), pytest.param(1.0, 4, marks=pytest.mark.slow)],
+)
+def test_their_default_gaussian_is_taken_with_its_rounding(noise: float, uses: int) -> None:
+    """Sums of 1 + 6e-8 and, of the second law, 10⁵: nothing of it may make δ smaller than the truth, or their own."""
+    made = pld.from_gaussian_mechanism(noise)
+    made = made.self_compose(uses) if uses > 1 else made
+    one = adapter.from_pld(made)
+    for level in (0.0, 0.5, 3.0):
+        found = one.delta(epsilon=level).upper
+        truth = ref.gaussian_delta(mp.sqrt(uses) / mp.mpf(noise), level)
+        assert max(truth, made.get_delta_for_epsilon(level) * (1 - 1e-12)) <= found <= truth * (1 + 1e-6)
+    twice = (one * 2).delta(epsilon=1.0).upper
+    assert ref.gaussian_delta(mp.sqrt(2 * uses) / mp.mpf(noise), 1.0) <= twice * (1 + 1e-12)
+
+
+@pytest.mark.parametrize(
+    "masses",
+    [
+        {-3: 0.3, -1: 0.3, 0: 0.2, 2: 0.2 + 1e-7},
+        {-40: 1e-6, -2: 0.5, 1: 0.4, 3: 0.1 - 2e-7},
+        {-5: 0.2, -4: 0.2, 5: 0.6},
+    ],
+)
+def test_a_law_is_never_below_the_curve_that_it_is_made_of(masses: dict[int, float]) -> None:
+    """Masses that fit no second law (their Q would sum to more than 1), at losses of any sign, two uses included."""
+    step, infinite = 0.5, 1e-9
+    pmf = pld_pmf.create_pmf(masses, step, infinite, True)
+    law = _laws("made", pmf)
+    assert math.fsum(law.p) == pytest.approx(1, abs=1e-12)
+    assert math.fsum(law.q) == pytest.approx(1, abs=1e-12)
+
+    def curve(x: float) -> float:
+        """The least convex bound that the masses claim: their curve where ε ≥ 0, and 1 at x = 0."""
+        return infinite + math.fsum(
+            p * (1 - x * math.exp(-step * i)) for i, p in masses.items() if x < math.exp(step * i)
+        )
+
+    for x in (1.0, 1.2, 2.0, 4.0):
+        found = math.fsum(max(p - x * q, 0.0) for p, q in zip(law.p, law.q, strict=True))
+        assert found >= curve(x) * (1 - 1e-12)
+
+
+def test_a_tree_is_as_deep_as_a_record_is_in() -> None:
+    for steps in (1, 2, 7, 8, 4096, 4097, 10**6):
+        event = dpa.SingleEpochTreeAggregationDpEvent(5.0, [steps, 3, 0])
+        depth = max(math.ceil(math.log2(max(steps, 3) + 1)), 1)
+        for relation, moves in ((pc.ADD_OR_REMOVE_ONE, 1), (pc.ZERO_OUT, 1), (pc.REPLACE_ONE, 2)):
+            found = adapter.from_event(event, relation=relation).delta(epsilon=0.5, relation=relation)
+            truth = ref.gaussian_delta(moves * mp.sqrt(depth) / 5, 0.5)
+            assert found.lower <= truth * (1 + 1e-12)
+            assert truth <= found.upper <= truth * (1 + 1e-9)
+    assert adapter.from_event(dpa.SingleEpochTreeAggregationDpEvent(5.0, 0)) == pc.Run()
+    ours = pc.CorrelatedGaussian(5.0, Tree(20), MinSeparation(1, most=1))
+    assert adapter.to_event(ours) == dpa.SingleEpochTreeAggregationDpEvent(5.0, 20)
+    assert adapter.from_event(adapter.to_event(ours)).delta(epsilon=1.0).upper == pytest.approx(
+        ours.delta(epsilon=1.0).upper, rel=1e-12
+    )
+    rdp = dpa.rdp.RdpAccountant(neighboring_relation=RELATION.REPLACE_SPECIAL)
+    theirs = rdp.compose(dpa.SingleEpochTreeAggregationDpEvent(5.0, [100, 50])).get_epsilon(1e-5)
+    assert (
+        0.7 * theirs
+        <= epsilon(dpa.SingleEpochTreeAggregationDpEvent(5.0, [100, 50]), RELATION.REPLACE_SPECIAL)
+        <= theirs
+    )
+    with pytest.raises(pc.PrivcalcError, match="step_counts"):
+        adapter.from_event(dpa.SingleEpochTreeAggregationDpEvent(5.0, [-1]))
 
 
 def test_distributions_that_prove_nothing_are_refused() -> None:

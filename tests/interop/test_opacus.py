@@ -84,17 +84,31 @@ class Run:
             **{"max_grad_norm": 1.0, "noise_multiplier": noise} | options,
         )
         self.model, self.optimizer, self.loader = made[0], made[1], made[-1]
+        if options.get("wrap_model") is False:
+            self.model = self.module
         self.criterion: Any = made[2] if len(made) == 4 else None
         self.loss: Any = self.criterion or cross_entropy
         self.given = self.optimizer, self.loader
 
     def keep(
-        self, path: Path | None = None, *, draws: Any = True, steps: int = 40, ahead: int = 1, **terms: Any
+        self,
+        path: Path | None = None,
+        *,
+        draws: Any = True,
+        steps: int = 40,
+        ahead: int = 1,
+        expected_batch_size: float | None = None,
+        **terms: Any,
     ) -> pc.Ledger:
         """A ledger for it."""
         plan = adapter.step_of(self.optimizer, self.loader, draws=draws) * steps
         ledger = pc.Ledger(path, plan=plan, **terms)
-        options = {"criterion": self.criterion, "draws": draws, "ahead": ahead}
+        options = {
+            "criterion": self.criterion,
+            "draws": draws,
+            "ahead": ahead,
+            "expected_batch_size": expected_batch_size,
+        }
         kept = adapter.keep_ledger(self.optimizer, self.loader, ledger, start="random", **options)
         self.optimizer, self.loader = kept[0], kept[-1]
         self.loss = kept[1] if self.criterion else self.loss
@@ -203,8 +217,9 @@ ADAPTIVE = {
 
 def test_what_is_no_sampled_gaussian_is_refused_by_name() -> None:
     run = Run(**ADAPTIVE)
-    with pytest.raises(pc.PrivcalcError, match="AdaClipDPOptimizer"):
-        adapter.step_of(run.optimizer, run.loader)
+    for draws in ("noise", False):
+        with pytest.raises(pc.PrivcalcError, match="AdaClipDPOptimizer"):
+            adapter.step_of(run.optimizer, run.loader, draws=draws)
     with pytest.raises(pc.PrivcalcError, match="AdaClipDPOptimizer"):
         run.train()
     assert len(run.engine.accountant) == 0
@@ -432,6 +447,8 @@ def test_arguments_that_do_not_fit_are_refused() -> None:
         with pytest.raises(pc.PrivcalcError, match=match):
             adapter.keep_ledger(made.optimizer, made.loader, ledger, start="random", **options)
     run.train()  # nothing was changed
+    with pytest.raises(pc.PrivcalcError, match="ledger = None"):
+        adapter.keep_ledger(run.optimizer, run.loader, None, start="random")
     copies = Run(data=Subset(records(), [0, 0, 1, 2] * 10))
     with pytest.raises(pc.PrivcalcError, match="several places"):
         copies.keep()
@@ -535,16 +552,42 @@ def no_zero_grad(run: Run) -> None:
             p.grad_sample = None
 
 
+def added_in_part_and_again(run: Run) -> None:
+    """As where memory was too little for the second layer."""
+    own = run.optimizer._factors
+    for x, y, _ in run.loader:
+        run.optimizer._factors = lambda norms: own(norms)[:2]
+        cross_entropy(run.model(x), y).backward()
+        with pytest.raises(ValueError, match="zip"):
+            run.optimizer.step()
+        run.optimizer._factors = own
+        run.model.zero_grad()
+        for p in run.optimizer.params:
+            p.grad_sample = None
+        cross_entropy(run.model(x), y).backward()
+        run.optimizer.step()
+
+
+def the_same_rows_twice(run: Run) -> None:
+    """Half of a batch, and again in place of the other half."""
+    for x, y, _ in run.loader:
+        half = slice(len(x) // 2)
+        run.optimizer.signal_skip_step(True)
+        run.optimizer.signal_skip_step(False)
+        cross_entropy(run.model(x[half]), y[half]).backward()
+        run.optimizer.step()
+        run.optimizer.step()
+
+
 def infinite(run: Run) -> None:
     run.loader.dataset.tensors[0][:, 2] = math.inf
     run.train()
 
 
 def in_bfloat(run: Run) -> None:
+    run.model.bfloat16()
     for x, y, _ in run.loader:
-        with torch.autocast("cpu", dtype=torch.bfloat16):
-            cross_entropy(run.model(x), y).backward()
-        run.optimizer.step()
+        run.step((x.bfloat16(), y))
 
 
 def another_divisor(run: Run) -> None:
@@ -602,13 +645,14 @@ def not_clipped(run: Run) -> None:
             p.summed_grad = None
         run.optimizer.max_grad_norm = 1e-9
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(opacus_optimizer.DPOptimizer, "clip_and_accumulate", unclipped)
+            patch.setattr(Kept, "clip_and_accumulate", unclipped)
             run.optimizer.step()
 
 
 def unclipped(optimizer: Any) -> None:
     for p in optimizer.params:
         p.summed_grad = p.grad_sample.sum(dim=0)
+    optimizer._summed = len(p.grad_sample)
 
 
 @pytest.mark.parametrize("draws", DRAWS)
@@ -624,6 +668,8 @@ def unclipped(optimizer: Any) -> None:
         (a_record_left_out, 0, "records of this step"),
         (a_record_twice, 0, "records of this step"),
         (no_zero_grad, 1, "zero_grad"),
+        (added_in_part_and_again, 0, "records of this step"),
+        (the_same_rows_twice, 0, "added once"),
         (infinite, 0, "finite"),
         (in_bfloat, 0, "precision"),
         (another_divisor, 0, "expected_batch_size"),
@@ -774,7 +820,7 @@ class Tied(nn.Module):
 def test_ghost_clipping_that_takes_too_small_norms_is_refused() -> None:
     data = TensorDataset(torch.randint(20, (RECORDS, 3)), torch.arange(RECORDS) % 20, torch.arange(RECORDS))
     with pytest.raises(pc.PrivcalcError, match="too small a norm"):
-        ghost(module=Tied(), data=data, max_grad_norm=1e-2).train()
+        ghost(module=Tied(), data=data, max_grad_norm=1e-2).train(epochs=8)  # some records have too small a norm
     run = Run(module=Tied(), data=data, grad_sample_mode="ghost")
     run.model._module.words.scale_grad_by_freq = True
     with pytest.raises(pc.PrivcalcError, match="scale_grad_by_freq"):
@@ -802,6 +848,69 @@ def test_ghostly_losses_are_added_and_scaled() -> None:
         (-negative).backward()
         run.optimizer.step()
     assert len(run.engine.accountant) == 4
+
+
+def test_ghost_clipping_by_norms_of_few_digits_is_refused() -> None:
+    with pytest.raises(pc.PrivcalcError, match="too few digits"):
+        mixed_precision(ghost())
+
+
+# --- adaptive clipping ----------------------------------------------------------------------------
+
+
+def test_adaptive_clipping_is_one_release_of_gradients_and_count() -> None:
+    """By Opacus's own formula, noise of gradients and of the count; together they are that of its noise multiplier."""
+    run = Run(**ADAPTIVE | {"unclipped_num_std": 1.5})
+    run.keep()
+    asked: list[tuple[np.ndarray, float]] = []
+    own = run.optimizer.release
+
+    def release(total: np.ndarray, bound: float, waiting: Any) -> np.ndarray:
+        asked.append((total, bound))
+        return own(total, bound, waiting)
+
+    run.optimizer.release = release
+    x, y, _ = next(iter(run.loader))
+    cross_entropy(run.model(x), y).backward()
+    norms = np.linalg.norm(
+        [torch.linalg.vector_norm(p.grad_sample.double().flatten(1), dim=1).numpy() for p in run.optimizer.params],
+        axis=0,
+    )
+    run.optimizer.max_grad_norm = clip_norm = 1.001 * float(np.quantile(norms, 0.7))
+    run.optimizer.step()
+    ((total, bound),) = asked
+    clipped = norms > clip_norm
+    assert 0 < clipped.sum() < len(x)
+    weight = total[-1] / np.where(clipped, -0.5, 0.5).sum()
+    assert np.hypot(np.minimum(norms, clip_norm), weight / 2).max() <= bound
+    gradients, count = 2.0 * bound / clip_norm, 2.0 * bound / weight  # over C, and over 1
+    assert gradients == pytest.approx((2.0**-2 - (2 * 1.5) ** -2) ** -0.5, rel=1e-12)
+    assert count == pytest.approx(1.5, rel=1e-12)
+    assert gradients**-2 + (2 * count) ** -2 == pytest.approx(2.0**-2, rel=1e-12)  # of range ½ each way
+    run.optimizer.zero_grad()
+    run.optimizer.unclipped_num_std = 1.0
+    with pytest.raises(pc.PrivcalcError, match="unclipped_num_std"):
+        run.train()
+
+
+def test_an_adaptive_clip_norm_goes_to_the_quantile() -> None:
+    """Also in pieces, whose counts are added; and with batches that are empty, which Opacus cannot clip."""
+    data = TensorDataset(torch.randn(2000, 5), torch.arange(2000) % 2, torch.arange(2000))
+    for physical in (None, 300):
+        run = Run(batch=500, data=data, noise=0.5, **ADAPTIVE | {"target_unclipped_quantile": 0.9})
+        run.plain.param_groups[0]["lr"] = 0.0
+        run.keep(steps=80)
+        run.train(epochs=20, physical=physical)
+        again = Run(data=data, max_grad_norm=100.0, batch=2000)
+        again.module.load_state_dict(run.module.state_dict())
+        norms = adapter.NormRatios(again.optimizer)
+        again.train()
+        reached = float(np.mean(norms.steps[0] * 100 <= float(run.optimizer.max_grad_norm)))
+        assert 0.8 < reached < 0.97
+    empty = Run(batch=1, **ADAPTIVE)
+    with empty.keep() as ledger:
+        empty.train(most=20)
+    assert taken(ledger) == 20
 
 
 # --- scripts as people write them: nothing is said -------------------------------------------------
@@ -898,11 +1007,15 @@ SCRIPTS = {
         {},
     ),
     "ghost clipping of convolutions": (convolutions, IMAGES, {"grad_sample_mode": "ghost"}),
+    "a module that is not wrapped": (encoder, TEXTS, {"wrap_model": False}),
+    "ghost clipping of one that is not wrapped": (network, None, {"wrap_model": False, "grad_sample_mode": "ghost"}),
+    "adaptive clipping": (network, None, ADAPTIVE),
 }
 
 
-@pytest.mark.parametrize("draws", [True, False])
-@pytest.mark.parametrize("name", SCRIPTS)
+@pytest.mark.parametrize(
+    ("name", "draws"), [(name, draws) for name in SCRIPTS for draws in (True, False) if draws or "adaptive" not in name]
+)
 def test_an_ordinary_script_runs_silently(name: str, draws: bool) -> None:
     module, data, options = SCRIPTS[name]
     run = Run(module=module(), data=data, **options)
@@ -917,10 +1030,47 @@ def test_an_ordinary_script_runs_silently(name: str, draws: bool) -> None:
     pc.certify(ledger, delta=1e-5)
 
 
+def test_records_in_second_place_of_some_layers_are_refused() -> None:
+    """Attention as it is by default, in a model whose other layers have them in first: Opacus takes places for them."""
+    module = second_place()
+    module.forward_of = lambda self, x: self.head(self.attention(h := x.transpose(0, 1), h, h)[0].mean(dim=0))
+    run = Run(module=module, data=TensorDataset(torch.randn(RECORDS, 6, 4), LABELS, NUMBERS))
+    run.keep()
+    with pytest.raises(pc.PrivcalcError, match="batch_first=True"):
+        run.train()
+
+
+def test_sums_are_divided_by_a_public_number() -> None:
+    """Opacus's own is the rate times how many records there are, rounded down."""
+    runs = [Run(), Run()]
+    for run, size in zip(runs, (None, 2.0 * BATCH), strict=True):
+        run.model._module.load_state_dict(runs[0].model._module.state_dict())
+        run.keep(expected_batch_size=size, seed=3)
+    for run in runs:
+        x, y, _ = next(iter(run.loader))
+        run.step((run.loader.dataset.tensors[0][: len(x)] * 0, y * 0))
+    for one, two in zip(runs[0].optimizer.params, runs[1].optimizer.params, strict=True):
+        assert torch.allclose(one.grad, 2 * two.grad)
+    with pytest.raises(pc.PrivcalcError, match="expected_batch_size"):
+        Run().keep(expected_batch_size=0)
+
+
 def momentum_and_schedules(run: Run) -> None:
     schedule = torch.optim.lr_scheduler.StepLR(run.optimizer, 1, gamma=0.9)
     run.train()
     schedule.step()
+
+
+def mixed_precision(run: Run) -> None:
+    """The forward pass in bf16, and all that torch takes from there; weights stay in single precision."""
+    for x, y, _ in run.loader:
+        run.optimizer.zero_grad()
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            scores = run.model(x)
+            loss = run.loss(scores, y)
+        loss.backward()
+        assert scores.dtype == torch.bfloat16
+        run.optimizer.step()
 
 
 def gradual_unfreezing(run: Run) -> None:
@@ -1006,6 +1156,7 @@ def a_noise_schedule(run: Run) -> None:
     "loop",
     [
         momentum_and_schedules,
+        mixed_precision,
         gradual_unfreezing,
         averaged_weights,
         projection,

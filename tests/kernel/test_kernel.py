@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 import privcalc as pc
 from privcalc import kernel
 from privcalc.cli import main as command
-from privcalc.kernel import curve, fixed
+from privcalc.kernel import curve
+from privcalc.kernel import tables as fixed
 from privcalc.kernel.curve import Curve, Settings
 from privcalc.kernel.tables import tables
 from privcalc.serial import run_to_json

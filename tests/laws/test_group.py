@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import math
+from collections.abc import Callable
 from fractions import Fraction
 
 import numpy as np
@@ -14,8 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import privcalc as pc
-from privcalc.composition import group
-from privcalc.composition.curve import Curve
+from privcalc.composition.curve import Curve, epsilon_in_a_row
 from privcalc.mechanisms.laplace import LaplacePair
 
 
@@ -92,7 +93,7 @@ def test_the_group_rule_at_delta_zero_is_rounded_up() -> None:
             for a, n in zip(rng.uniform(0, 1, 2), rng.integers(1, 9, 2).tolist(), strict=True)
         ]
         exact = sum(n * Fraction(pair.a) for curve in curves for pair, n in curve.direction)
-        assert Fraction(group.epsilon(curves, 0.0)) >= exact
+        assert Fraction(epsilon_in_a_row(curves, 0.0)) >= exact
 
 
 def test_the_old_name_of_a_group_is_read_where_it_can_be_one() -> None:
@@ -109,3 +110,113 @@ def test_the_old_name_of_a_group_is_read_where_it_can_be_one() -> None:
             noise(records=wrong)
     with pytest.raises(pc.PrivcalcError, match="give one of them"):
         run.epsilon(delta=1e-5, group_size=2, records=2)
+
+
+ROWS = st.lists(st.floats(-1, 1), min_size=3, max_size=3)
+
+
+def chosen(scores: np.ndarray) -> np.ndarray:
+    """The exponential mechanism's law."""
+    weights = np.exp(scores - scores.max())
+    return np.asarray(weights / weights.sum())
+
+
+def flipped(scores: np.ndarray) -> np.ndarray:
+    """Permute-and-flip: in each order the first head."""
+    heads = np.exp(scores - scores.max())
+    found = np.zeros(scores.size)
+    for order in itertools.permutations(range(scores.size)):
+        left = 1.0
+        for at in order:
+            found[at] += left * heads[at] / math.factorial(scores.size)
+            left *= 1 - heads[at]
+    return found
+
+
+def best_two(scores: np.ndarray) -> np.ndarray:
+    """Sets of two by their lowest utility."""
+    return chosen(np.array([min(both) for both in itertools.combinations(scores, 2)]))
+
+
+def integers(moved: np.ndarray) -> np.ndarray:
+    """Discrete Gaussian noise of σ = 0.7 in three coordinates."""
+    values = np.arange(-9, 10)
+    laws = [
+        np.exp(-0.5 * ((values - v) / 0.7) ** 2) / np.exp(-0.5 * (np.arange(-40, 41) / 0.7) ** 2).sum() for v in moved
+    ]
+    return np.multiply.outer(np.multiply.outer(laws[0], laws[1]), laws[2]).ravel()
+
+
+RELEASES: dict[str, tuple[pc.Mechanism, Callable[[np.ndarray], np.ndarray], Callable[[np.ndarray], np.ndarray]]] = {
+    "exponential": (pc.ExponentialMechanism(0.4), lambda x: 0.4 * np.abs(x), chosen),
+    "both ways": (pc.ExponentialMechanism(0.4, monotone=False), lambda x: 0.4 * x, chosen),
+    "permute and flip": (pc.PermuteAndFlip(0.4), lambda x: 0.4 * np.abs(x), flipped),
+    "sets": (pc.TopK(0.8, 2), lambda x: 0.4 * np.abs(x), best_two),
+    "integers": (
+        pc.DiscreteGaussian(0.7 / 1.5, sensitivity=1.5, norm=2),
+        lambda x: np.round(x) if np.abs(np.round(x)).sum() <= 2 else np.sign(x) * [1.0, 1.0, 0.0],
+        integers,
+    ),
+}
+
+
+@settings(max_examples=100 if SLOW else 25, deadline=None)
+@given(st.sampled_from(sorted(RELEASES)), st.data(), st.lists(ROWS, min_size=2, max_size=4), st.floats(0, 2))
+def test_no_group_leaks_more_than_is_said(
+    name: str, data: st.DataObject, rows: list[list[float]], epsilon: float
+) -> None:
+    """Any rows removed, and any added, beside any sum of others; by all outcomes."""
+    mechanism, row, law = RELEASES[name]
+    parts = [row(np.array(values)) for values in rows]
+    removed = data.draw(st.integers(0, len(parts)))
+    others = np.zeros(3) if name == "integers" else 2 * np.array(data.draw(ROWS))
+    p, q = (law(others + sum(side, start=np.zeros(3))) for side in (parts[:removed], parts[removed:]))
+    told = max(float(np.maximum(a - math.exp(epsilon) * b, 0).sum()) for a, b in ((p, q), (q, p)))
+    assert told <= mechanism.delta(epsilon=epsilon, group_size=len(parts)).upper * (1 + 1e-9) + 1e-9
+    if removed * 2 == len(parts):
+        swapped = mechanism.delta(epsilon=epsilon, relation=pc.REPLACE_ONE, group_size=removed)
+        assert told <= swapped.upper * (1 + 1e-9) + 1e-9
+
+
+@pytest.mark.parametrize("k", [3, 40])
+def test_where_only_the_number_counts_an_enormous_group_is_exact(k: int) -> None:
+    """No mixed group is bounded by a larger one: Gaussian noise of 40 records was 3 % wide."""
+    for run, one in (
+        (pc.Gaussian(50.0) * 9, pc.Gaussian(50.0 / k) * 9),
+        (pc.Laplace(50.0) * 9, pc.Laplace(50.0 / k) * 9),
+        (pc.PermuteAndFlip(0.02) * 9, pc.PermuteAndFlip(0.02 * k) * 9),
+        (pc.ExponentialMechanism(0.02, monotone=False) * 9, pc.ExponentialMechanism(0.02 * k, monotone=False) * 9),
+        (pc.RandomizedResponse(0.02) * 9, pc.RandomizedResponse(0.02) * (9 * k)),
+    ):
+        found, same = run.epsilon(delta=1e-6, group_size=k), one.epsilon(delta=1e-6)
+        assert found.lower == pytest.approx(same.lower, rel=1e-9)
+        assert found.upper == pytest.approx(same.upper, rel=1e-9)
+
+
+@pytest.mark.parametrize("k", [2, 3, 7])
+def test_a_chain_of_pure_guarantees(k: int) -> None:
+    """1 − α becomes at most min(e^ε(1 − f), …) step by step: k steps of the trade-off curve, at many levels."""
+    level = 0.3
+    found = pc.PureDP(level)
+    levels = np.linspace(0, 1, 200_001)
+    reached = levels
+    for _ in range(k):
+        reached = np.minimum(math.exp(level) * reached, 1 - math.exp(-level) * (1 - reached))
+    for epsilon in (0.0, 0.1, 0.5, 0.9 * k * level):
+        answer = found.delta(epsilon=epsilon, group_size=k)
+        truth = float((reached - math.exp(epsilon) * levels).max())
+        assert max(truth, 0.0) <= answer.upper * (1 + 1e-12)
+        assert answer.lower <= truth + 5e-6 * math.exp(k * level)
+    assert found.epsilon(delta=0.0, group_size=k).upper == pytest.approx(k * level, rel=1e-12)
+    assert pc.PureDP(level).epsilon(delta=1e-3, group_size=2000).upper <= 600.0 * (1 + 1e-9)
+    with pytest.raises(pc.PrivcalcError, match="was given for"):
+        found.epsilon(delta=1e-5, relation=pc.REPLACE_ONE, group_size=k)
+
+
+def test_groups_of_moments() -> None:
+    """k²ρ: not below the normal law that has it; with ξ the rule."""
+    one, same = pc.ZCDP(0.001) * 10, pc.Gaussian(math.sqrt(500)) * 10
+    found, attained = one.epsilon(delta=1e-6, group_size=5), same.epsilon(delta=1e-6, group_size=5)
+    assert attained.lower * (1 - 1e-9) <= found.lower <= attained.upper
+    assert found.upper == pytest.approx((pc.ZCDP(0.025) * 10).epsilon(delta=1e-6).upper, rel=1e-9)
+    assert pc.ZCDP(0.001, xi=0.01).epsilon(delta=1e-6, group_size=5).route == "group rule"

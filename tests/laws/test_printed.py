@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import privcalc as pc
-from privcalc.rounding import downward, upward
+from privcalc.enclosure import downward, upward
 
 VALUES = st.floats(allow_nan=False)
 SPECS = st.sampled_from(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+import sys
 import warnings
 from collections import Counter
 
@@ -13,6 +14,7 @@ from scipy import stats
 from watch import Spy, refused, spied
 
 import privcalc as pc
+from privcalc.ledger import drawn
 from privcalc.ledger.drawn import _persons
 
 ALARM = 1e-6 / 20
@@ -295,3 +297,34 @@ def test_persons_that_are_shared_out_in_another_way_are_warned_of(wrong, later):
         for persons in ([0, 0, 1, 1], later):
             ledger.gaussian(np.zeros(3), step, clip_norm=1.0, batch=ledger.batch(step, persons=persons))
     assert sum("not alike" in str(one.message) for one in caught) == wrong
+
+
+def test_coins_of_one_rate_are_never_given_to_another(monkeypatch):
+    """Whichever instruction of ``coins`` another thread's request for another rate comes after."""
+    monkeypatch.setattr(drawn, "AT_ONCE", 8)
+    ahead = drawn.Ahead()
+
+    def interrupted(after):
+        passed = itertools.count()
+
+        def trace(frame, event, _):
+            if frame.f_code is drawn.Ahead.coins.__code__:
+                frame.f_trace_opcodes = True
+                if event == "opcode" and next(passed) == after:
+                    sys.settrace(None)
+                    assert ahead.coins(4, 1.0).all()
+            return trace
+
+        before = sys.gettrace()
+        sys.settrace(trace)
+        try:
+            return ahead.coins(4, 0.0), next(passed) > after
+        finally:
+            sys.settrace(before)
+
+    reached = set()
+    for after in [*range(120)] * 3:  # rows that wait, and rows that have to be tossed
+        row, came = interrupted(after)
+        assert not row.any()
+        reached |= {after} if came else set()
+    assert max(reached) > 50

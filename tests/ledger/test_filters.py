@@ -463,6 +463,7 @@ def test_every_rule_charges_refunds_and_closes_alike(rule):
     ("gate", "ratio", "noise"),
     [
         (pc.IndividualFilter(3, 0.5), 0.3, 7.0),
+        (pc.IndividualFilter(3, epsilon=0.5), 0.3, 7.0),
         (pc.IndividualFilter(3, orders=[2.0, 16.0], epsilons=[0.1, 2.0], rate=0.25), 1.0, 2.0),
     ],
 )

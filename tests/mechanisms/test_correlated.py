@@ -223,7 +223,7 @@ def test_groups_in_other_classes() -> None:
     run = pc.CorrelatedGaussian(4.0, Toeplitz([1.0, 0.75], 40), CyclicPoisson(2, 0.2))
     one_class = (pc.PoissonSampled(pc.Gaussian(3.2), 0.2) * 20).epsilon(delta=1e-6, group_size=2)
     assert run.epsilon(delta=1e-6, group_size=2).upper >= one_class.lower
-    assert run.group(pc.ADD_OR_REMOVE_ONE, 2, 0) is None
+    assert run.group(pc.ADD_OR_REMOVE_ONE, 2, 0, 2) is None
 
 
 def test_balls_in_bins_without_bands() -> None:

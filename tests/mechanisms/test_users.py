@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 import privcalc as pc
 from privcalc.composition.curve import Curve
-from privcalc.composition.group import Group
+from privcalc.composition.sides import Group
 from privcalc.numerics.floats import UNIT
 from privcalc.numerics.gaussian_mixture import Counts
 from privcalc.numerics.routes import lattice
@@ -332,12 +332,16 @@ def test_where_none_takes_part_almost_never() -> None:
 
 
 def test_mixed_runs_and_other_mechanisms() -> None:
-    """A run of Gaussians, sampled or not, is exact; with Laplace noise the rule bounds it, as the route says."""
+    """A run of Gaussians, sampled or not, is exact, also with Laplace noise; where that is sampled, the rule holds."""
     run = pc.PoissonSampled(pc.Gaussian(1.0), 0.01) * 200 + pc.Gaussian(8.0)
     found = run.epsilon(delta=1e-6, group_size=3)
     assert found.width <= 1e-8 * found.upper
     assert found.upper >= pc.Gaussian(8.0).epsilon(delta=1e-6, group_size=3).upper
-    assert (run + pc.Laplace(30.0)).epsilon(delta=1e-6, group_size=3).route.endswith("group rule")
+    beside = (run + pc.Laplace(30.0)).epsilon(delta=1e-6, group_size=3)
+    assert beside.width <= 1e-8 * beside.upper
+    assert beside.lower > found.upper
+    chance = pc.PoissonSampled(pc.Laplace(30.0), 0.1)
+    assert (run + chance).epsilon(delta=1e-6, group_size=3).route.endswith("group rule")
 
 
 @pytest.mark.parametrize(

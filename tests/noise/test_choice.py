@@ -128,11 +128,11 @@ def test_coins_have_the_rate():
 @pytest.mark.parametrize("rate", [0.25, 0.3, 1 / 3, 1e-9, 1e-30, 1e-100, 5e-324, 1 - 2.0**-53])
 def test_coins_next_to_the_rate(rate):
     """The rate is a finite binary fraction: the first number not below it, and the last that is."""
-    digits = 16 + 64 * 17
+    digits = 8 * 136  # eight are looked at at a time
     limit = int(Fraction(rate) * 2**digits)
     assert Fraction(limit, 2**digits) == Fraction(rate)
     for at, expected in ((limit - 1, True), (limit, False)):
-        words = [(at >> (digits - 16 - 64 * i)) & (2**64 - 1 if i else 2**16 - 1) for i in range(18)]
+        words = [(at >> (digits - 8 - 8 * i)) & 255 for i in range(136)]
         assert coins(Words(*words), 1, rate).tolist() == [expected]
 
 

@@ -16,8 +16,8 @@ from privcalc.composition.direction import merge
 from privcalc.composition.uses import Uses
 from privcalc.numerics.interfaces import RouteFailed, SplitTransform
 from privcalc.numerics.routes import apart, lattice
-from privcalc.numerics.sampled_laplace import SampledLaplaceTransform, middle_profile
-from privcalc.numerics.transforms import LaplaceTransform
+from privcalc.numerics.sampled_laplace import SampledLaplaceTransform
+from privcalc.numerics.transforms import LaplaceTransform, middle_profile
 
 KINDS = [
     (1.0, 1.0, False),

@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 import privcalc as pc
 from privcalc.composition import uses
+from privcalc.composition.uses import grouped
 from privcalc.numerics.elementary import fan_less_one
 from privcalc.numerics.normal_loss import PreparedNormalLoss
 from privcalc.numerics.sampled_gaussian import SampledGaussianTransform
-from privcalc.numerics.schedule import ScheduleTransform, grouped
+from privcalc.numerics.schedule import ScheduleTransform
 
 
 def transforms(seed, *, mu, q, add, count=1, number=5, spread=0.3):

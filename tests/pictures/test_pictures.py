@@ -7,6 +7,8 @@ import hashlib
 import json
 import math
 import re
+import shutil
+import subprocess
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -16,15 +18,14 @@ import pytest
 from scipy.stats import norm
 
 import privcalc as pc
-from privcalc import attacks
-from privcalc.calibration.choices import plan
+from privcalc import attacks, pictures
+from privcalc.calibration.plans import plan
 from privcalc.certificate.certificate import Certificate
 from privcalc.certificate.schema import digest
 from privcalc.cli import main
 
 pytest.importorskip("matplotlib")
 
-from privcalc import pictures
 from privcalc.certificate.html import page
 from privcalc.pictures.curves import reach
 
@@ -390,3 +391,79 @@ def test_the_command(made: tuple[Certificate, str], tmp_path: Path, capsys: pyte
     (tmp_path / "b.json").write_text(json.dumps(broken))
     assert main(["show", str(tmp_path / "b.json"), "--html", str(tmp_path / "b.html")]) == 2
     assert not (tmp_path / "b.html").exists()
+
+
+def shown_in_notebooks(folder):
+    """One of each thing that a notebook shows, with a name that would run if it were not escaped."""
+    run = pc.PoissonSampled(pc.Gaussian(1.0), 0.01) * 1000
+    losses = pc.RealisedLosses(records=3, noise_multiplier=20.0)
+    losses.update([0.4, 1.0, 0.1])
+    ledger = pc.Ledger(None, plan=pc.Gaussian(10.0), unit="one <script>")
+    answer = ledger.count([1, 2], pc.Gaussian(10.0), rows_per_person=1, label="<script>alert(1)</script>")
+    budget = pc.Budget.create(f"{folder}/budget.db", dataset="<script>", cap=pc.ZCDP(1.0))
+    certificate = pc.certify(run, delta=1e-5, unit="one <script>")
+    return [run.epsilon(1e-5), run, pc.Gaussian(1.0), certificate, ledger, answer, budget, losses.epsilon(delta=1e-5)]
+
+
+def test_what_a_notebook_shows_is_escaped_and_short(tmp_path):
+    for thing in shown_in_notebooks(tmp_path):
+        page = thing._repr_html_()
+        assert page.startswith("<div><strong>"), type(thing)
+        assert "<script" not in page
+        assert len(repr(thing)) < 200, type(thing)
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (pc.Gaussian(1.0).epsilon(1e-5), "Enclosure(ε ≤ 4.3772 at δ = 1e-05)"),
+        (pc.Gaussian(1.0).epsilon(1e-5, relation=pc.REPLACE_ONE), "Enclosure(ε ≤ 9.9973 at δ = 1e-05, replace-one)"),
+        (pc.Gaussian(1.0).delta(1.0), "Enclosure(δ ≤ 0.12694 at ε = 1)"),
+        (pc.Gaussian(1.0).beta(0.05), "Enclosure(β ≥ 0.74048 at α = 0.05)"),
+        (pc.Gaussian(1.0).advantage(), "Enclosure(advantage ≤ 0.38293)"),
+        ((pc.Gaussian(2.0) * 16).gdp_mu(), "Enclosure(μ ≤ 2)"),
+        (pc.Gaussian(1.0).epsilon([1e-5])[0], "Enclosure(ε ≤ 4.3772 at δ = 1e-05)"),
+        (pc.certify(pc.Gaussian(1.0), delta=1e-5), "Certificate((4.3771781, 1e-05)-DP under add-or-remove-one)"),
+    ],
+    ids=str,
+)
+def test_an_answer_says_what_it_is_of_in_a_short_line(answer, said):
+    """The numbers are those of the closed forms, rounded to their safe side."""
+    assert repr(answer) == said
+
+
+def test_several_runs_in_one_picture():
+    runs = [pc.Gaussian(1.0), pc.PoissonSampled(pc.Gaussian(1.0), 0.01) * 100]
+    lines = pictures.tradeoff(runs, names=["one", "many"]).axes[0].lines
+    assert [line.get_label() for line in lines[:2]] == ["one: no attack is below", "many: no attack is below"]
+    for run, line in zip(runs, lines, strict=False):
+        alphas, betas = line.get_data()
+        assert betas[20] == run.beta(alpha=float(alphas[20])).lower
+    with pytest.raises(pc.PrivcalcError, match=r"names = \['one'\]: must be as many as there are runs, 2"):
+        pictures.tradeoff(runs, names=["one"])
+    assert pc.certify(runs[0], delta=1e-5).plot().axes
+
+
+@pytest.mark.browser
+def test_a_notebook_in_a_browser(tmp_path):
+    """Executed by nbconvert, which has an interpreter of its own, and looked at in headless Chromium."""
+    convert, browser = shutil.which("jupyter-nbconvert"), shutil.which("chromium") or shutil.which("google-chrome")
+    if convert is None or browser is None:
+        pytest.skip("needs nbconvert with ipykernel, and Chromium")
+    cells = [
+        "import privcalc as pc\nfrom tests.pictures.test_pictures import shown_in_notebooks",
+        f"found = shown_in_notebooks({str(tmp_path)!r})",
+        *(f"found[{i}]" for i in range(8)),
+    ]
+    source = [{"cell_type": "code", "metadata": {}, "outputs": [], "execution_count": None, "source": c} for c in cells]
+    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
+    notebook = {"cells": source, "metadata": kernel, "nbformat": 4, "nbformat_minor": 4}
+    (tmp_path / "page.ipynb").write_text(json.dumps(notebook))
+    command = [convert, "--to", "html", "--execute", str(tmp_path / "page.ipynb")]
+    subprocess.run(command, check=True, capture_output=True, timeout=300)
+    options = ["--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=3000", "--dump-dom"]
+    page = (tmp_path / "page.html").as_uri()
+    done = subprocess.run([browser, *options, page], capture_output=True, text=True, check=True, timeout=120)
+    assert "ε ≤ 1.8283 at δ = 1e-05" in done.stdout
+    assert done.stdout.count("<td style=") > 20
+    assert "<script>alert(1)" not in done.stdout

@@ -24,9 +24,8 @@ from privcalc.rigorous import balls, contour, proof, rotation
 from privcalc.rigorous.allocation import Allocated, Sketch, Transform, allocated
 from privcalc.rigorous.balls import acb, arb, lower, precision, upper
 from privcalc.rigorous.contour import Bounds, Contour, Place
-from privcalc.rigorous.direction import silent
+from privcalc.rigorous.direction import exact, silent
 from privcalc.rigorous.discrete_gaussian import Integers
-from privcalc.rigorous.exact import exact
 from privcalc.rigorous.factors import Atoms, Factor, Laplace, Logistic, Normal
 from privcalc.rigorous.rotation import Grid
 from privcalc.rigorous.sampled import Opposite, Sampled

@@ -32,9 +32,13 @@ from privcalc.mechanisms.user_sampling import UserSampled
 from privcalc.numerics.floats import UNIT
 from privcalc.relation import ADD_OR_REMOVE_ONE, REPLACE_ONE, ZERO_OUT, Relation, check_relation
 from privcalc.run import Mechanism, Run
+from privcalc.strategies.matrices import Tree
+from privcalc.strategies.participation import MinSeparation
 
 Parts = dict[Mechanism, int]
 UP = 1 + 4 * UNIT
+ONCE = MinSeparation(separation=1, most=1)
+"""A record is in one step of a tree."""
 
 
 class Refused(Exception):
@@ -272,6 +276,15 @@ def _discrete_gaussian(event: Any, _: Relation) -> Mechanism:
     return DiscreteGaussian(_noise(event.sigma) / sensitivity / UP, int(sensitivity))
 
 
+def _tree(event: Any, _: Relation) -> Mechanism | None:
+    """Trees of which a record is in one only, once: the largest counts (``proofs/interop.md``, §5)."""
+    given = event.step_counts
+    sizes = [errors.count("step_counts", size) for size in (given if isinstance(given, (list, tuple)) else [given])]
+    if not any(sizes):
+        return None
+    return Gaussian(_noise(event.noise_multiplier) / math.sqrt(max(sizes).bit_length()) / UP)
+
+
 def _trials(event: Any, relation: Relation) -> Mechanism | None:
     parts: Parts = {}
     read(event.event, 1, relation, parts)
@@ -293,6 +306,7 @@ _READERS: dict[str, Callable[[Any, Relation], Mechanism | None]] = {
     "SampledWithReplacementDpEvent": _with_replacement,
     "TruncatedSubsampledGaussianDpEvent": _truncated,
     "RepeatAndSelectDpEvent": _trials,
+    "SingleEpochTreeAggregationDpEvent": _tree,
 }
 
 
@@ -339,6 +353,8 @@ def _write(mechanism: Mechanism, relation: Relation) -> Any:
             )
         case DiscreteGaussian(norm=1):
             return _event(mechanism, "DiscreteGaussianDpEvent", mechanism.sigma, mechanism.sensitivity)
+        case CorrelatedGaussian(strategy=Tree() as tree) if mechanism.participation == ONCE:
+            return _event(mechanism, "SingleEpochTreeAggregationDpEvent", mechanism.noise_multiplier, tree.steps)
         case CorrelatedGaussian():
             return to_event(mechanism.simpler(), relation=relation)
         case RandomTrials() if (shape := mechanism.shape) is not None:

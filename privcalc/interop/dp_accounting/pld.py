@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,9 @@ from privcalc.relation import ADD_OR_REMOVE_ONE, REPLACE_ONE, Relation, check_re
 from privcalc.run import Mechanism, Run
 from privcalc.tables import discretize
 
+ROUNDED = 1e-6
+"""How far masses may be from a sum of 1: dp-accounting's Gaussian of noise 0.3 has 6e-8 more, on its default grid."""
+
 
 @dataclass(frozen=True, repr=False)
 class PLDMechanism(Mechanism):
@@ -27,7 +31,7 @@ class PLDMechanism(Mechanism):
 
     kind = None
     page = "interop.md"
-    needs = ()
+    needs = ("guarantee",)
     draws = None
     scheme = None
 
@@ -55,11 +59,12 @@ def from_pld(pld: Any, *, relation: Relation = ADD_OR_REMOVE_ONE) -> Mechanism:
     """A mechanism for a pessimistic ``PrivacyLossDistribution``: compose it before you hand it over, or after.
 
     Args:
-        pld: dp-accounting's object. Its own errors, such as those of a composition by FFT, are taken over.
+        pld: dp-accounting's object. Its curve is taken over, with its own errors, such as those of a composition by
+            FFT; what rounding adds to its masses on a fine grid is counted, and does not make it too small.
         relation: the relation it was made for.
 
     Raises:
-        PrivcalcError: if it is an optimistic estimate, or its probabilities and losses fit no pair of laws.
+        PrivcalcError: if it is an optimistic estimate, or its masses are no probabilities.
     """
     if check_relation(relation) is REPLACE_ONE and pld._pmf_add is not pld._pmf_remove:
         raise PrivcalcError("pld: under replace-one must be symmetric, because each use may be in either order")
@@ -67,28 +72,36 @@ def from_pld(pld: Any, *, relation: Relation = ADD_OR_REMOVE_ONE) -> Mechanism:
     return PLDMechanism(remove, add, relation)
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def _laws(name: str, pmf: Any) -> DiscreteMechanism:
-    """P, and Q = P·e^{−loss}, with what is left of Q where P is 0."""
+    """Laws whose curve is that of the masses right of some loss t, and the chord to δ = 1 at ε = −∞ left of it.
+
+    What rounding and a coarse grid add to masses, sums above 1 among it, stands left of t; to curves that are convex in
+    e^ε the chord is an upper bound (``proofs/interop.md``, §5).
+    """
     dense = pmf.to_dense_pmf()
     if not dense._pessimistic_estimate:
         raise PrivcalcError(f"pld: must be a pessimistic estimate; {name} is an optimistic one")
-    p = np.asarray(dense._probs, dtype=np.float64)
-    losses = dense._discretization * (dense._lower_loss + np.arange(p.size, dtype=np.float64))
-    kept = p > 0
-    p, losses = p[kept], losses[kept]
+    masses = np.asarray(dense._probs, dtype=np.float64)
+    losses = dense._discretization * (dense._lower_loss + np.arange(masses.size, dtype=np.float64))
+    p, losses, leak = masses[masses > 0], losses[masses > 0], float(dense._infinity_mass)  # an FFT leaves some below 0
+    missing = abs(math.fsum(p) + leak - 1) - math.fsum(masses[masses < 0])
+    if not (leak >= 0 and missing <= ROUNDED and p.size):
+        raise PrivcalcError(f"pld: {name} must have probabilities of sum 1; they are off by {missing!r}")
     q = p * np.exp(-losses)
-    if np.any(dense._probs < 0) or abs(p.sum() + dense._infinity_mass - 1) > 1e-9 or q.sum() > 1 + 1e-9:
-        raise PrivcalcError(
-            f"pld: {name} must have probabilities of sum 1, and fit a second law; sums {float(p.sum())!r}, "
-            f"{float(q.sum())!r}. Give the events (from_event), or a distribution of a larger "
-            "value_discretization_interval, which rounds less"
-        )
-    rest = max(1 - float(q.sum()), 0.0)
-    mass = float(dense._infinity_mass)
-    laws = [*p.tolist(), mass, 0.0], [*q.tolist(), 0.0, rest]
+    above, others = (np.append(np.cumsum(law[::-1])[::-1], 0.0)[1:] for law in (p, q))  # the mass right of each loss
+    left = 1 - leak - above
+    fits = (left >= 0) & (others + left * np.exp(-losses) <= 1)
+    t = int(np.argmin(fits[::-1])) if not fits.all() else p.size  # so many losses, the largest, fit
+    if not t:
+        raise PrivcalcError(f"pld: {name} must fit a second law; to its largest loss, {losses[-1]!r}, none does")
+    kept, other = p[p.size - t + 1 :].tolist(), q[p.size - t + 1 :].tolist()
+    rest = max(1 - leak - math.fsum(kept), 0.0)
+    paired = rest * math.exp(-losses[p.size - t])
+    laws = [rest, *kept, leak, 0.0], [paired, *other, 0.0, max(1 - paired - math.fsum(other), 0.0)]
     columns = [(a, b) for a, b in zip(*laws, strict=True) if a or b]
-    one, other = zip(*columns, strict=True)
-    return CustomMechanism.from_probabilities(one, other)
+    one, other_one = zip(*columns, strict=True)
+    return CustomMechanism.from_probabilities(one, other_one)
 
 
 def to_pld(

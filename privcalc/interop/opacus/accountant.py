@@ -13,7 +13,7 @@ from privcalc import errors
 from privcalc.enclosure import Enclosure
 from privcalc.errors import PrivcalcError
 from privcalc.interop.opacus.checks import check_noise, check_optimizer, length
-from privcalc.interop.opacus.optimizer import Kept, KeptGhost, KeptPerLayer
+from privcalc.interop.opacus.optimizer import Kept
 from privcalc.interop.opacus.sampler import coin_rate
 from privcalc.mechanisms.gaussian import Gaussian
 from privcalc.mechanisms.poisson import PoissonSampled
@@ -126,9 +126,9 @@ class PrivcalcAccountant(IAccountant):  # type: ignore[misc]
 
     def _look(self, optimizer: DPOptimizer, rate: float) -> None:
         """What is seen of a step whose noise was drawn."""
-        check_optimizer(optimizer, Kept, KeptPerLayer, KeptGhost)
         if isinstance(optimizer, Kept):  # which has looked before
             return
+        check_optimizer(optimizer)
         expected = optimizer.expected_batch_size or 0
         check_noise(optimizer, expected if optimizer.loss_reduction == "mean" else 1.0)
         rows = getattr(optimizer.params[0], "grad_sample", None) if optimizer.params else None

@@ -9,12 +9,29 @@ import math
 from typing import Any
 
 import torch
-from opacus.optimizers import DPOptimizer, DPOptimizerFastGradientClipping, DPPerLayerOptimizer
+from opacus.optimizers import (
+    AdaClipDPOptimizer,
+    DistributedDPOptimizer,
+    DPOptimizer,
+    DPOptimizerFastGradientClipping,
+    DPPerLayerOptimizer,
+    FSDPOptimizerFastGradientClipping,
+    SimpleDistributedPerLayerOptimizer,
+)
+from opacus.optimizers.ddpoptimizer_fast_gradient_clipping import DistributedDPOptimizerFastGradientClipping
 
 from privcalc.errors import PrivcalcError
 
 PRECISE = (torch.float32, torch.float64)
 SUPPORTED = (DPOptimizer, DPPerLayerOptimizer, DPOptimizerFastGradientClipping)
+DISTRIBUTED = (
+    DistributedDPOptimizer,
+    SimpleDistributedPerLayerOptimizer,
+    DistributedDPOptimizerFastGradientClipping,
+    FSDPOptimizerFastGradientClipping,
+)
+WITH_LEDGER = (AdaClipDPOptimizer, *DISTRIBUTED)
+"""Only where a ledger draws batches and noise."""
 WHY = {
     "AdaClipDPOptimizer": ", which divides by the size of the batch, a private number",
     "DistributedDPOptimizer": ", whose loader leaves out empty batches",

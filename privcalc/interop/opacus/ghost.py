@@ -7,14 +7,15 @@ parameter: what no hook has seen, or a layer's rule gets wrong, would be in the 
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from opacus.utils.fast_gradient_clipping_utils import DPLossFastGradientClipping, DPTensorFastGradientClipping
 
 from privcalc.errors import PrivcalcError
-from privcalc.interop.opacus.checks import length
-from privcalc.interop.opacus.optimizer import KeptGhost, versions
+from privcalc.interop.opacus.checks import PRECISE, length
+from privcalc.interop.opacus.optimizer import KeptGhost, KeptSharded, versions
 
 FIRST, EVERY = 10, 10
 """The first ten backward passes are looked at, and each tenth."""
@@ -25,7 +26,7 @@ class KeptLoss(DPLossFastGradientClipping):  # type: ignore[misc]
 
     def __init__(self, of: DPLossFastGradientClipping, optimizer: KeptGhost) -> None:
         super().__init__(of.module, optimizer, of.criterion, of.loss_reduction)
-        for path, each in of.module.named_modules():
+        for path, each in of.module._module.named_modules():  # its own, also where nothing is wrapped
             if getattr(each, "scale_grad_by_freq", False):
                 raise PrivcalcError(
                     f"{path}: scale_grad_by_freq=True divides by how often the batch has a row, so that each record is "
@@ -37,6 +38,16 @@ class KeptLoss(DPLossFastGradientClipping):  # type: ignore[misc]
         return KeptTensor.of(super().__call__(*args, **kwargs))
 
 
+ARITHMETIC = "__mul__", "__truediv__", "__add__", "__sub__", "__rsub__", "__neg__"
+"""Of losses, each of which gives losses."""
+
+
+def _kept(name: str) -> Callable[..., KeptTensor]:
+    """One of these, of losses that tell the optimizer."""
+    own = getattr(DPTensorFastGradientClipping, name)
+    return lambda self, *other: KeptTensor.of(own(self, *other))
+
+
 class KeptTensor(DPTensorFastGradientClipping):  # type: ignore[misc]
     """Losses whose ``backward()`` tells the optimizer of how many records it has made gradients."""
 
@@ -45,23 +56,7 @@ class KeptTensor(DPTensorFastGradientClipping):  # type: ignore[misc]
         """The same losses."""
         return cls(loss.module, loss.optimizer, loss.loss_per_sample, loss.loss_reduction)
 
-    def __mul__(self, other: Any) -> KeptTensor:
-        return self.of(super().__mul__(other))
-
-    def __truediv__(self, other: Any) -> KeptTensor:
-        return self.of(super().__truediv__(other))
-
-    def __add__(self, other: Any) -> KeptTensor:
-        return self.of(super().__add__(other))
-
-    def __sub__(self, other: Any) -> KeptTensor:
-        return self.of(super().__sub__(other))
-
-    def __rsub__(self, other: Any) -> KeptTensor:
-        return self.of(super().__rsub__(other))
-
-    def __neg__(self) -> KeptTensor:
-        return self.of(super().__neg__())
+    __mul__, __truediv__, __add__, __sub__, __rsub__, __neg__ = map(_kept, ARITHMETIC)
 
     def backward(self) -> None:
         """Both backward passes.
@@ -82,7 +77,10 @@ class KeptTensor(DPTensorFastGradientClipping):  # type: ignore[misc]
             )
         for p in optimizer.params:
             p._norm_sample = None  # of an earlier batch
-        look = optimizer.steps < FIRST or optimizer.steps % EVERY == 0
+        sharded = isinstance(optimizer, KeptSharded)  # autograd knows of no parameters in parts
+        for layer in self.module._module.modules() if sharded else ():
+            vars(layer).pop("norm_sample", None)
+        look = not sharded and (optimizer.steps < FIRST or optimizer.steps % EVERY == 0)
         which = secrets.randbelow(len(losses)) if look and len(losses) else None
         norm = None if which is None else self._norm(which)
         optimizer.backward, optimizer.made = True, None
@@ -93,6 +91,11 @@ class KeptTensor(DPTensorFastGradientClipping):  # type: ignore[misc]
         norms = self.module.per_sample_gradient_norms
         if len(norms) != len(losses):
             raise PrivcalcError("criterion: must have one loss, and each layer one row, for each record")
+        if norms.dtype not in PRECISE:
+            raise PrivcalcError(
+                f"criterion: ghost clipping has taken norms in {norms.dtype}, which has too few digits to clip by, as "
+                "after a forward pass in mixed precision: take grad_sample_mode='hooks', or single precision"
+            )
         if norm is not None and which is not None:
             self._check(norm, float(norms[which]))
         optimizer.made, optimizer.steps = (len(losses), versions(optimizer.params)), optimizer.steps + 1

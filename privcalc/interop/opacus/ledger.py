@@ -11,10 +11,11 @@ from opacus.utils.fast_gradient_clipping_utils import DPLossFastGradientClipping
 
 from privcalc import errors
 from privcalc.errors import BudgetExceeded, PrivcalcError
-from privcalc.interop.opacus.checks import check_optimizer
+from privcalc.interop.opacus.checks import DISTRIBUTED, WITH_LEDGER, check_optimizer
 from privcalc.interop.opacus.ghost import KeptLoss
-from privcalc.interop.opacus.optimizer import Kept, KeptGhost, KeptPerLayer, keep
-from privcalc.interop.opacus.sampler import Batches, Waiting, check_loader, coin_rate, loader_of
+from privcalc.interop.opacus.optimizer import Kept, KeptGhost, keep
+from privcalc.interop.opacus.processes import Processes
+from privcalc.interop.opacus.sampler import Batches, Waiting, check_loader, coin_rate, loader_of, records_of
 from privcalc.interop.torch.records import check_copies
 from privcalc.ledger.assumptions import Provenance, asked_by
 from privcalc.ledger.drawn import Batch
@@ -44,8 +45,9 @@ def step_of(optimizer: DPOptimizer, data_loader: Any, *, draws: Draws = True) ->
         PrivcalcError: if the steps are no Poisson-sampled Gaussians: another kind of optimizer, a loader that does not
             draw Poisson samples, or no noise.
     """
-    check_optimizer(optimizer, Kept, KeptPerLayer, KeptGhost)
-    check_loader(data_loader)
+    if not isinstance(optimizer, Kept):
+        check_optimizer(optimizer, *(WITH_LEDGER if draws is True else ()))
+    check_loader(data_loader, several=isinstance(optimizer, DISTRIBUTED))
     rate = data_loader.batch_sampler.sample_rate
     return PoissonSampled(Gaussian(optimizer.noise_multiplier), rate if draws is True else coin_rate(rate))
 
@@ -53,12 +55,13 @@ def step_of(optimizer: DPOptimizer, data_loader: Any, *, draws: Draws = True) ->
 def keep_ledger(
     optimizer: DPOptimizer,
     data_loader: Any,
-    ledger: Ledger,
+    ledger: Ledger | None,
     *,
     start: object,
     criterion: DPLossFastGradientClipping | None = None,
     draws: Draws = True,
     ahead: int = 10,
+    expected_batch_size: float | None = None,
 ) -> tuple[Any, ...]:
     """Have a ledger draw the batches and the noise of a run. Then train as always, and ``certify`` the ledger.
 
@@ -69,7 +72,8 @@ def keep_ledger(
     Args:
         optimizer: as ``make_private`` returned it.
         data_loader: likewise.
-        ledger: with a plan, or a cap if noise or steps may depend on outputs.
+        ledger: with a plan, or a cap if noise or steps may depend on outputs. Where several processes train, that
+            of the first one, and None in the others, which have the same data set, and get their part of each batch.
         start: where the first weights come from, those of frozen layers too: "random", "public", a certificate (of a
             model of the same records), or "private", without noise: then no ε is claimed. Every certificate of the
             ledger says it.
@@ -80,6 +84,8 @@ def keep_ledger(
         ahead: how many steps are charged at a time, if the ledger draws nothing, because to wait for the disk may take
             longer than a step. What was charged and did not run counts as having run; under a plan, that changes
             nothing.
+        expected_batch_size: the public number by which noisy sums are divided for a mean. By default it is Opacus's,
+            rate times the number of records that there are, rounded down: give one where that is private.
 
     Returns:
         (optimizer, data_loader), or (optimizer, criterion, data_loader) with ghost clipping.
@@ -101,41 +107,80 @@ def keep_ledger(
         )
     if isinstance(optimizer, DPOptimizerFastGradientClipping) != isinstance(criterion, DPLossFastGradientClipping):
         raise PrivcalcError("criterion: must be the one that make_private returned with ghost clipping, and only then")
-    if not ledger.terms.seeded and not optimizer.secure_mode:
-        check_secret(optimizer, data_loader, draws)
     check_copies(data_loader.dataset)
-    ledger.say(start=start)
-    kept = keep(optimizer)
-    rate = data_loader.batch_sampler.sample_rate
-    paid: dict[PoissonSampled, int] = {}
-
-    def step() -> PoissonSampled:
-        return _step(float(kept.noise_multiplier), rate if draws is True else coin_rate(rate))
-
-    def draw() -> Batch:
-        return _asked(ledger.batch, step(), records=data_loader.batch_sampler.num_samples)
-
-    def release(total: Floats, clip_norm: float, waiting: Waiting) -> Floats:
-        now = step()
-        token = waiting.token or _asked(ledger.batch_from_elsewhere, now, size=waiting.size)
-        noisy: Floats = ledger.gaussian(total[None], now, clip_norm=clip_norm, batch=token)
-        return noisy.ravel()  # of one row, which is no row for each record however long it is
-
-    def pay() -> None:
-        now = step()
-        if not paid.get(now):
-            size = block
-            while size > 1 and ledger.would_exceed(now, size):
-                size //= 2
-            _asked(ledger.record, now, size)
-            paid[now] = size
-        paid[now] -= 1
-
-    loader = loader_of(data_loader, draw if draws is True else None)
+    size = None if expected_batch_size is None else errors.positive("expected_batch_size", expected_batch_size)
+    together = Processes() if isinstance(optimizer, DISTRIBUTED) else None
+    if isinstance(ledger, Ledger) is not (together is None or together.rank == 0):
+        raise PrivcalcError(f"ledger = {ledger!r}: must be a Ledger; and None in all processes but the first")
+    if ledger is not None:
+        if not ledger.terms.seeded and not optimizer.secure_mode:
+            check_secret(optimizer, data_loader, draws)
+        ledger.say(start=start)
+    kept = keep(optimizer, size)
+    steps = _Steps(ledger, kept, data_loader.batch_sampler, draws, block, together)
+    loader = loader_of(data_loader, steps.draw if draws is True else None)
     sampler = loader.batch_sampler
     assert isinstance(sampler, Batches)
-    kept.batches, kept.pay, kept.release = sampler, pay, release if draws else None
+    kept.batches, kept.pay, kept.release = sampler, steps.pay, steps.release if draws else None
     return (kept, KeptLoss(criterion, kept), loader) if isinstance(kept, KeptGhost) else (kept, loader)
+
+
+class _Steps:
+    """What a ledger is asked for a run's steps.
+
+    Args:
+        ledger: None in processes that have none.
+        kept: the optimizer.
+        sampler: that of the loader.
+        draws: as of :func:`keep_ledger`.
+        block: how many steps are charged at a time.
+        together: the processes, if there are several.
+    """
+
+    def __init__(
+        self, ledger: Any, kept: Kept, sampler: Any, draws: Draws, block: int, together: Processes | None
+    ) -> None:
+        self._ledger, self._kept, self._block, self._together = ledger, kept, block, together
+        self._rate = sampler.sample_rate if draws is True else coin_rate(sampler.sample_rate)
+        self._records, self._paid = records_of(sampler), dict[PoissonSampled, int]()
+
+    def draw(self) -> tuple[list[int], Batch | None]:
+        """This process's records of the next batch."""
+        if self._together is not None:
+            return self._together.draw(self._next)
+        token = self._next()
+        return token.indices.tolist(), token
+
+    def release(self, total: Floats, clip_norm: float, waiting: Waiting) -> Floats:
+        """A sum with noise; of all processes, if there are several."""
+        if self._together is None:
+            return self._noisy(total, clip_norm, waiting)
+        same = clip_norm, float(self._kept.noise_multiplier), self._kept.expected_batch_size
+        return self._together.release(lambda whole: self._noisy(whole, clip_norm, waiting), total, waiting, same)
+
+    def pay(self) -> None:
+        """Charge for a step whose noise Opacus draws."""
+        now = self._step()
+        if not self._paid.get(now):
+            size = self._block
+            while size > 1 and self._ledger.would_exceed(now, size):
+                size //= 2
+            _asked(self._ledger.record, now, size)
+            self._paid[now] = size
+        self._paid[now] -= 1
+
+    def _step(self) -> PoissonSampled:
+        return _step(float(self._kept.noise_multiplier), self._rate)
+
+    def _next(self) -> Batch:
+        batch: Batch = _asked(self._ledger.batch, self._step(), records=self._records)
+        return batch
+
+    def _noisy(self, total: Floats, clip_norm: float, waiting: Waiting) -> Floats:
+        now = self._step()
+        token = waiting.token or _asked(self._ledger.batch_from_elsewhere, now, size=waiting.size)
+        noisy: Floats = self._ledger.gaussian(total[None], now, clip_norm=clip_norm, batch=token)
+        return noisy.ravel()  # of one row, which is no row for each record however long it is
 
 
 def check_secret(optimizer: DPOptimizer, data_loader: Any, draws: Draws) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 from opacus.data_loader import DPDataLoader
-from opacus.utils.uniform_sampler import UniformWithReplacementSampler
+from opacus.utils.uniform_sampler import DistributedUniformWithReplacementSampler, UniformWithReplacementSampler
 from torch.utils.data import DataLoader
 
 from privcalc import errors
@@ -23,6 +23,12 @@ from privcalc.errors import PrivcalcError
 from privcalc.ledger.drawn import Batch
 from privcalc.relation import ADD_OR_REMOVE_ONE, Relation
 from privcalc.tripwire import Sizes
+
+LIKE = (
+    *("num_workers", "collate_fn", "pin_memory", "timeout", "worker_init_fn", "multiprocessing_context"),
+    *("generator", "prefetch_factor", "persistent_workers"),
+)
+"""What a loader of other batches has of the one in whose place it is."""
 
 RULE = "every step must be one whole batch of the loader that keep_ledger returned, and every batch one step"
 
@@ -41,6 +47,10 @@ def coin_rate(sample_rate: float) -> float:
     """
     rate = errors.rate("sample_rate", sample_rate)
     return min(math.ceil(math.ldexp(max(rate, float(np.float32(rate))), 24)) / 2**24, 1.0)
+
+
+Draw = Callable[[], tuple[list[int], Batch | None]]
+"""Gives this process's records of a ledger's next batch, and the token, where the ledger is."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,11 +78,12 @@ class Batches(UniformWithReplacementSampler):  # type: ignore[misc]
         waiting: those that had no step, oldest first.
     """
 
-    def __init__(self, of: UniformWithReplacementSampler, *, ahead: int, draw: Callable[[], Batch] | None) -> None:
-        super().__init__(num_samples=of.num_samples, sample_rate=of.sample_rate, generator=of.generator, steps=of.steps)
+    def __init__(self, of: Any, *, ahead: int, draw: Draw | None) -> None:
+        records = records_of(of)
+        super().__init__(num_samples=records, sample_rate=of.sample_rate, generator=of.generator, steps=len(of))
         self.waiting: deque[Waiting] = deque()
         self._ahead, self._draw, self._rate = ahead, draw, of.sample_rate
-        self._sizes = Sizes(coin_rate(of.sample_rate), of.num_samples)
+        self._sizes = Sizes(coin_rate(of.sample_rate), records)
 
     def __iter__(self) -> Iterator[list[int]]:
         """Draw; what workers had read ahead for an iteration before is no longer to be used.
@@ -91,8 +102,7 @@ class Batches(UniformWithReplacementSampler):  # type: ignore[misc]
     def _drawn(self) -> Iterator[tuple[list[int], Batch | None]]:
         if self._draw is not None:
             for _ in range(self.steps):
-                token = self._draw()
-                yield token.indices.tolist(), token
+                yield self._draw()
             return
         for indices in super().__iter__():
             kind, device = torch.get_default_dtype(), torch.get_default_device()
@@ -114,10 +124,16 @@ class Batches(UniformWithReplacementSampler):  # type: ignore[misc]
             )
 
 
-def check_loader(data_loader: Any) -> None:
-    """Raise PrivcalcError unless it draws Poisson samples."""
+def records_of(sampler: Any) -> int:
+    """How many records there are, in all processes together."""
+    return int(getattr(sampler, "total_size", sampler.num_samples))
+
+
+def check_loader(data_loader: Any, *, several: bool) -> None:
+    """Raise PrivcalcError unless it draws Poisson samples, for several processes or for one."""
     sampler: Any = getattr(data_loader, "batch_sampler", None)
-    if type(sampler) not in (UniformWithReplacementSampler, Batches):
+    own = DistributedUniformWithReplacementSampler if several else UniformWithReplacementSampler
+    if type(sampler) not in (own, Batches):
         found = f"{type(data_loader).__name__} with {type(sampler).__name__}"
         raise PrivcalcError(
             f"data_loader = {found}: must draw Poisson samples, as a DPDataLoader with its own sampler does"
@@ -128,22 +144,11 @@ def check_loader(data_loader: Any) -> None:
         )
 
 
-def loader_of(data_loader: Any, draw: Callable[[], Batch] | None) -> DataLoader[Any]:
+def loader_of(data_loader: Any, draw: Draw | None) -> DataLoader[Any]:
     """A loader like another one, of :class:`Batches`."""
     ahead = data_loader.num_workers * (data_loader.prefetch_factor or 0)
-    return DataLoader(
-        data_loader.dataset,
-        batch_sampler=Batches(data_loader.batch_sampler, ahead=ahead, draw=draw),
-        num_workers=data_loader.num_workers,
-        collate_fn=data_loader.collate_fn,
-        pin_memory=data_loader.pin_memory,
-        timeout=data_loader.timeout,
-        worker_init_fn=data_loader.worker_init_fn,
-        multiprocessing_context=data_loader.multiprocessing_context,
-        generator=data_loader.generator,
-        prefetch_factor=data_loader.prefetch_factor,
-        persistent_workers=data_loader.persistent_workers,
-    )
+    batches = Batches(data_loader.batch_sampler, ahead=ahead, draw=draw)
+    return DataLoader(data_loader.dataset, batch_sampler=batches, **{name: getattr(data_loader, name) for name in LIKE})
 
 
 def get_noise_multiplier(
@@ -221,16 +226,16 @@ def noise_for(
         1.4535
     """
     try:
-        length = len(data_loader)
+        length = errors.count("len(data_loader)", len(data_loader), least=1)
     except TypeError:
         raise PrivcalcError(f"data_loader = {type(data_loader).__name__}: must have a length") from None
-    rate = 1 / errors.count("len(data_loader)", length, least=1)
-    if isinstance(data_loader, DPDataLoader):
-        rate = float(data_loader.sample_rate)
-    if (steps is None) == (epochs is None):
-        raise PrivcalcError(f"steps = {steps!r}, epochs = {epochs!r}: give exactly one of them")
-    if steps is None:
-        steps = errors.count("epochs", epochs, least=1) * length
+    if steps is None and epochs is not None:
+        steps, epochs = errors.count("epochs", epochs, least=1) * length, None
     return get_noise_multiplier(
-        target_epsilon=target_epsilon, target_delta=target_delta, sample_rate=rate, steps=steps, relation=relation
+        target_epsilon=target_epsilon,
+        target_delta=target_delta,
+        sample_rate=float(data_loader.sample_rate) if isinstance(data_loader, DPDataLoader) else 1 / length,
+        steps=steps,
+        epochs=epochs,
+        relation=relation,
     )

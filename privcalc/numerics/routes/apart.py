@@ -17,8 +17,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from privcalc.numerics.floats import QUIET, TINY, UNIT, Floats
-from privcalc.numerics.interfaces import Complexes, RouteFailed, SplitTransform, TransformCounts, log_slack
+from privcalc.numerics.floats import QUIET, TINY, UNIT, Complexes, Floats
+from privcalc.numerics.interfaces import RouteFailed, SplitTransform, TransformCounts, log_slack
 from privcalc.numerics.routes import contour
 from privcalc.numerics.routes.atoms import Atoms, enumerate_sums
 from privcalc.numerics.routes.contour import DIGITS, Contour

@@ -21,8 +21,8 @@ from functools import cached_property
 import numpy as np
 
 from privcalc.numerics.elementary import expm1, fan, log1p, log_mixture, log_rotated, rotated_size
-from privcalc.numerics.floats import UNIT, Floats
-from privcalc.numerics.interfaces import Complexes, NodeValues, RealValues, RouteFailed, log_slack
+from privcalc.numerics.floats import UNIT, Complexes, Floats
+from privcalc.numerics.interfaces import NodeValues, RealValues, RouteFailed, log_slack
 from privcalc.numerics.special import log_ndtr, log_normal_tail, wofz
 
 _DIGITS = 33.0

@@ -22,8 +22,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from privcalc.numerics.floats import QUIET, TINY, UNIT, Floats
-from privcalc.numerics.interfaces import Complexes, PeriodicTransform, Prepared, RouteFailed, TransformCounts
+from privcalc.numerics.floats import QUIET, TINY, UNIT, Complexes, Floats
+from privcalc.numerics.interfaces import PeriodicTransform, Prepared, RouteFailed, TransformCounts
 from privcalc.numerics.solve import Bounds
 
 DIGITS = 29.0

@@ -25,8 +25,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from privcalc.numerics.elementary import expm1, log1p
-from privcalc.numerics.floats import QUIET, UNIT, Floats
-from privcalc.numerics.interfaces import Complexes, Profile, RealValues, RouteFailed, log_slack
+from privcalc.numerics.floats import QUIET, UNIT, Complexes, Floats
+from privcalc.numerics.interfaces import Profile, RealValues, RouteFailed, log_slack
 from privcalc.numerics.log_moment import slope_error
 from privcalc.numerics.routes.contour import Axis, place, saddle
 from privcalc.numerics.routes.minorant import SMALL, convexified, end_index, exact_spacing, minorant, vague

@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privcalc.numerics.elementary import expm1, log1p
-from privcalc.numerics.floats import UNIT, Floats
-from privcalc.numerics.interfaces import Complexes
+from privcalc.numerics.floats import UNIT, Complexes, Floats
 from privcalc.numerics.routes.contour import DIGITS
 from privcalc.numerics.special import log_normal_tail
 
