@@ -1,4 +1,4 @@
-"""Filtered descent: noisy gradient descent in which each record takes part until its own budget is spent.
+"""Filtered descent: noisy gradient descent in which each record takes part until its own cap is reached.
 
 A record whose gradients are short pays less for a step than one whose gradients are cut. So the noise is for a share of
 what T steps can cost, and who has spent that leaves: every record has the same guarantee, whatever it really spent.
@@ -31,11 +31,11 @@ LEAST = 0.25
 """Below, a sum of cut gradients may be more than twice what the ledger takes for clipped."""
 
 ROUNDING = 2.0**-49
-"""More than what the square root of the budget errs by, relatively."""
+"""More than what the square root of the cap errs by, relatively."""
 
 
 class Filtered(Turns):
-    """Private records that take part in every turn, until their budget is spent."""
+    """Private records that take part in every turn, until their cap is reached."""
 
     def filtered(self, stream: Stream, mu: float) -> Callable[[OuterProducts, float], Tensor]:
         """Releases of a stream where all take turns: (contribution, clip_norm) ↦ the noisy sum of those who may go on.
@@ -87,7 +87,7 @@ class FilteredGD(NoisyGD):
         if isinstance(self.share, bool) or not LEAST <= self.share <= 1:
             raise pc.PrivcalcError(f"share = {self.share!r}: must be in [{LEAST}, 1]")
         if self.steps is None:
-            raise pc.PrivcalcError("steps = None: must be given: the budget of a record is a share of all steps")
+            raise pc.PrivcalcError("steps = None: must be given: the cap of a record is a share of all steps")
 
     def plan(self) -> Plan:
         """All T steps as one use of independent noise, whose clip norm is √s·C in the mean square over the steps."""

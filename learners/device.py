@@ -1,8 +1,10 @@
-"""The ``--device`` of the commands."""
+"""Where learners run: the ``--device`` of the commands, and torch's own generators, seeded for a while."""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 
@@ -22,3 +24,12 @@ def _device(name: str) -> str:
             f"{name!r}: must be a torch device that is there, such as cpu or cuda"
         ) from error
     return name
+
+
+@contextmanager
+def torch_seed(seed: int | None) -> Iterator[None]:
+    """Torch's own generators, which start networks and drop out units, seeded for a while."""
+    with torch.random.fork_rng(enabled=seed is not None):
+        if seed is not None:
+            torch.manual_seed(seed)
+        yield

@@ -76,7 +76,7 @@ class Enclosure(Number):
 
     @property
     def width(self) -> float:
-        """upper − lower."""
+        """The absolute width, upper − lower."""
         return 0.0 if self.lower == self.upper else self.upper - self.lower
 
     def __float__(self) -> float:
@@ -250,7 +250,7 @@ class Enclosures:
 
     @property
     def width(self) -> Floats:
-        """upper − lower."""
+        """The absolute width, upper − lower."""
         return np.where(self.lower == self.upper, 0.0, self.upper - self.lower)
 
     def __len__(self) -> int:
@@ -354,7 +354,6 @@ class Guarantee:
 
 
 SPEC = re.compile(r"[^.]*?(?:\.(?P<precision>\d+))?(?P<kind>[eEfFgG%]?)")
-
 WIDE = Context(prec=1100)
 """Holds every double, and its quantum at any precision that people ask for."""
 
@@ -388,8 +387,7 @@ def downward(value: float, spec: str, *, enough: float = -math.inf) -> str:
 def _outward(value: float, spec: str, side: str, safe: Callable[[float], bool]) -> str:
     if (asked := SPEC.fullmatch(spec)) is None:
         raise ValueError(f"format = {spec!r}: must be of kind e, f, g or %")
-    whole = not (asked["precision"] or asked["kind"])
-    if whole or value == 0 or not math.isfinite(value):
+    if not (asked["precision"] or asked["kind"]) or value == 0 or not math.isfinite(value):
         return format(value, spec)
     precision, kind, first = int(asked["precision"] or 6), asked["kind"].lower(), Decimal(value).adjusted()
     if kind in ("f", "%"):

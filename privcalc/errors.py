@@ -62,12 +62,12 @@ class BudgetExceeded(PrivcalcError):
 
     Example:
         >>> import privcalc as pc
-        >>> budget = pc.Filter(mu=1.0)
+        >>> cap = pc.Filter(mu=1.0)
         >>> try:
-        ...     budget.charge(pc.Gaussian(noise_multiplier=0.5))
+        ...     cap.charge(pc.Gaussian(noise_multiplier=0.5))
         ... except pc.BudgetExceeded:
-        ...     budget.charge(pc.Gaussian(noise_multiplier=2.0))  # less still fits
-        >>> budget.spent
+        ...     cap.charge(pc.Gaussian(noise_multiplier=2.0))  # less still fits
+        >>> cap.spent
         0.5
     """
 

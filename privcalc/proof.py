@@ -14,7 +14,7 @@ from privcalc import errors
 from privcalc.errors import PrivcalcError
 from privcalc.mechanisms.exponential import ExponentialMechanism
 from privcalc.relation import ADD_OR_REMOVE_ONE, REPLACE_ONE, Relation, check_relation
-from privcalc.rigorous import finite_claims
+from privcalc.rigorous.description import RefusedError, finite_claims
 from privcalc.run import Mechanism, Run
 from privcalc.serial import parts, relation_from_json, run_from_json, run_to_json
 
@@ -129,8 +129,7 @@ def prove_claims(
         claims: (ε, δ).
         progress: as of :func:`prove`; with an empty text it only says that time has passed.
     """
-    from privcalc.rigorous.balls import RefusedError  # python-flint is imported to prove only
-    from privcalc.rigorous.direction import silent
+    from privcalc.rigorous.direction import silent  # python-flint is imported to prove only
     from privcalc.rigorous.proof import Finding, Prover
 
     prover, reason = None, ""

@@ -57,7 +57,7 @@ class Run(Questions):
 
     @property
     def run(self) -> Run:
-        """This object itself."""
+        """The run itself, as of a mechanism."""
         return self
 
     @property
@@ -109,7 +109,7 @@ class Run(Questions):
 
 NEEDS = (
     *("normaliser", "clip_norm", "candidates", "questions", "monotone", "parts", "keys", "trials", "guarantee"),
-    "records_per_unit",
+    "reports",
 )
 """Lines of a certificate that the use of a mechanism may need; a scheme needs ``sampling`` by itself."""
 

@@ -237,7 +237,7 @@ def mechanism_from_json(value: object) -> Mechanism:
 
 
 def _made(value: object) -> object:
-    """What was described."""
+    """The object that JSON describes."""
     if not isinstance(value, Mapping) or not isinstance(value.get("kind"), str):
         raise PrivcalcError(f"mechanism = {value!r}: must be an object with a kind")
     kinds: Mapping[str, type[Mechanism]] = KINDS if (kind := value["kind"]) in {*KINDS, *_PARTS} else known()

@@ -7,8 +7,7 @@ import math
 import os
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Self
 
@@ -18,9 +17,19 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 import privcalc as pc
+from learners.device import torch_seed
 from learners.frame.plan import Plan
 from learners.frame.protocol import Parameters, alone
-from learners.frame.records import PrivateRecords, as_features, as_labels, is_ours, is_private, positions
+from learners.frame.records import (
+    PrivateRecords,
+    Shape,
+    as_features,
+    as_labels,
+    is_ours,
+    is_private,
+    positions,
+    shape_of,
+)
 from learners.frame.student import ENOUGH, Student, taught
 from privcalc import errors
 from privcalc.attacks.replay import replay
@@ -36,30 +45,6 @@ DIVIDED: dict[str | None, Literal["nothing", "public number", "noisy number"]] =
     "released": "noisy number",
 }
 """What a learner divides by, as a certificate says it."""
-
-
-@dataclass(frozen=True)
-class Shape:
-    """How large the private records are.
-
-    Attributes:
-        size: how many there are.
-        count: the public number of them; 0 where nothing is divided by it.
-        users: whether one of them is a user, with a row of records.
-        persons: whether a person may have several of them.
-        record: of the features of one record.
-    """
-
-    size: int
-    count: int
-    users: bool
-    record: tuple[int, ...]
-    persons: bool = False
-
-    @property
-    def unit(self) -> str:
-        """What is protected."""
-        return "one person" if self.persons else "one user" if self.users else "one training example"
 
 
 @dataclass(kw_only=True, eq=False)
@@ -178,7 +163,7 @@ class Learner(Parameters, ABC):
             self._show_first_step(plan, (X, y) if whose is None else (X, y, whose), (X_public, y_public))
         losses = None if norms_every is None else self._losses(plan, shape.size, norms_every)
         public = self._checked_public(X_public, y_public, X, shape.record)
-        with _torch_seed(self.seed):
+        with torch_seed(self.seed):
             start = self._first()
             said, earlier = self._said(start, shape.unit, public=public is not None)
             terms = self._terms(plan, shape, said)
@@ -218,12 +203,12 @@ class Learner(Parameters, ABC):
 
     def _shape_of(self, X: ArrayLike | Tensor, y: ArrayLike) -> Shape:
         """Their shape, and what they are."""
-        size, *shape_of_one = _shape("X", X) or (0,)
+        size, *shape_of_one = shape_of("X", X) or (0,)
         if not size and self.relation is pc.REPLACE_ONE:
             raise pc.PrivcalcError(
                 f"X: must have at least one record under {self.relation}, where there is one to replace"
             )
-        users = self._are_users((size, *shape_of_one), _shape("y", y))
+        users = self._are_users((size, *shape_of_one), shape_of("y", y))
         record = tuple(shape_of_one[1:] if users else shape_of_one)
         if not record or 0 in record or (self._flat and len(record) != 1):
             one = "features" if self._flat else "…"
@@ -311,9 +296,8 @@ class Learner(Parameters, ABC):
             )
         step = plan.step
         rate = step.rate if isinstance(step, pc.PoissonSampled) else 1.0
-        inner = getattr(
-            step, "mechanism", step
-        )  # whose noise need not be the plan's, where a sampler describes the whole step
+        # Its noise need not be the plan's, where a sampler describes the whole step.
+        inner = getattr(step, "mechanism", step)
         if not isinstance(inner, pc.Gaussian):
             raise pc.PrivcalcError(f"norms_every: must be None for {step}: only Gaussian noise is measured")
         return pc.RealisedLosses(size, inner.noise_multiplier, rate, clip_norm=1.0)  # of shares of it
@@ -395,11 +379,6 @@ class Learner(Parameters, ABC):
         return torch.zeros((features, len(self.classes)), device=self.device, dtype=torch.float64)
 
 
-def _shape(name: str, values: ArrayLike | Tensor) -> tuple[int, ...]:
-    found = errors.dense(name, values) if isinstance(values, Tensor) else errors.array(name, values)
-    return tuple(found.shape)
-
-
 def digests(X_public: Any, y_public: Any, start: Any) -> dict[str, Any]:
     """The digests of public records, and of first weights, also released ones, for a certificate.
 
@@ -419,12 +398,3 @@ def digests(X_public: Any, y_public: Any, start: Any) -> dict[str, Any]:
 
 def _kept(values: ArrayLike | Tensor) -> Any:
     return values if isinstance(values, Tensor) else np.asarray(values)
-
-
-@contextmanager
-def _torch_seed(seed: int | None) -> Iterator[None]:
-    """Torch's own generators, which start networks and drop out units, seeded for a while."""
-    with torch.random.fork_rng(enabled=seed is not None):
-        if seed is not None:
-            torch.manual_seed(seed)
-        yield

@@ -11,6 +11,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -23,7 +24,7 @@ from learners.gradients.exact import Exact, Rows, cut_off
 from privcalc import errors
 from privcalc.ledger import Batch
 from privcalc.ledger.assumptions import Provenance, asked_by
-from privcalc.standardized import check_standardized
+from privcalc.tripwire import check_standardized
 
 __all__ = ["Contribution", "PrivateRecords", "TellsNorms", "Utility", "as_features", "as_labels", "is_private"]
 
@@ -293,3 +294,33 @@ def positions(classes: Sequence[Any]) -> dict[Any, int]:
     except (TypeError, ValueError, RuntimeError) as error:
         raise pc.PrivcalcError(f"classes = {classes!r}: must be a list of labels, such as numbers or texts") from error
     raise pc.PrivcalcError(f"classes = {list(classes)!r}: must be at least two different labels, known to everyone")
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How large the private records are.
+
+    Attributes:
+        size: how many there are.
+        count: the public number of them; 0 where nothing is divided by it.
+        users: whether one of them is a user, with a row of records.
+        persons: whether a person may have several of them.
+        record: of the features of one record.
+    """
+
+    size: int
+    count: int
+    users: bool
+    record: tuple[int, ...]
+    persons: bool = False
+
+    @property
+    def unit(self) -> str:
+        """What is protected."""
+        return "one person" if self.persons else "one user" if self.users else "one training example"
+
+
+def shape_of(name: str, values: ArrayLike | Tensor) -> tuple[int, ...]:
+    """The shape of an array or a tensor."""
+    found = errors.dense(name, values) if isinstance(values, Tensor) else errors.array(name, values)
+    return tuple(found.shape)

@@ -1,4 +1,4 @@
-"""Individual filters: each record takes part while its own budget lasts, and so has the budget's guarantee."""
+"""Individual filters: each record takes part while its own cap lasts, and so has the cap's guarantee."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from privcalc import errors
 from privcalc.audit.sensitive import ratios
-from privcalc.ledger.budgets import rounded
+from privcalc.ledger.caps import rounded
 from privcalc.ledger.rules import Single
 from privcalc.mechanisms.gaussian import Gaussian
 from privcalc.mechanisms.guarantees import GDP, RDP, PureDP
@@ -30,7 +30,7 @@ class IndividualFilter(Single):
 
     Before each step, ``charge`` is asked with the norm that each record's clipped contribution would have; the step may
     use admitted records only, at these norms. Whatever the norms, all outputs together satisfy ``mechanism``: the
-    budget's guarantee, for every record, never what was spent. It holds if (``proofs/audits.md``, §3):
+    cap's guarantee, for every record, never what was spent. It holds if (``proofs/audits.md``, §3):
 
     * a record's ratio depends on earlier outputs and that record alone;
     * noise, number of steps and stopping do not depend on who was admitted, or how many: only on outputs;
@@ -45,7 +45,7 @@ class IndividualFilter(Single):
         records: how many records.
         mu: full batches: Σ(r/z)² ≤ mu² for each record (Feldman, Zrnic 2021; Koskela, Tobaben, Honkela 2022).
         epsilon: instead of mu: Laplace noise of scale z on each coordinate, norms in ℓ₁, Σr/z ≤ epsilon for each record
-            (Ebadi, Sands, Schneider 2015): pure budgets, such as those of devices that answer questions one by one.
+            (Ebadi, Sands, Schneider 2015): pure caps, such as those of devices that answer questions one by one.
             A release of any other kind whose ε for a record is e has the norm e at the noise multiplier 1.
         orders: instead of mu: Rényi orders, fixed now, with
         epsilons: Σ D_α ≤ ε(α) at every order, in the worse direction: the only filter that is proved for sampled steps.
@@ -75,14 +75,14 @@ class IndividualFilter(Single):
     ) -> None:
         self._size = errors.count("records", records, least=1)
         self._rate = errors.rate("rate", rate)
-        budgets = [mu is not None, epsilon is not None, orders is not None or epsilons is not None]
-        if sum(budgets) != 1 or (orders is None) != (epsilons is None):
+        caps = [mu is not None, epsilon is not None, orders is not None or epsilons is not None]
+        if sum(caps) != 1 or (orders is None) != (epsilons is None):
             raise errors.PrivcalcError(
                 "mu, epsilon, orders, epsilons: must be mu alone, epsilon alone, or orders with epsilons"
             )
-        if not budgets[2] and self._rate < 1:
+        if not caps[2] and self._rate < 1:
             raise errors.PrivcalcError(
-                f"rate = {rate!r}: must be 1 for a budget of mu or epsilon; sampled steps need orders and epsilons"
+                f"rate = {rate!r}: must be 1 for a cap of mu or epsilon; sampled steps need orders and epsilons"
             )
         pure = None if epsilon is None else PureDP(epsilon)
         self._sum: GDP | PureDP | None = pure if mu is None else GDP(mu)
@@ -146,7 +146,7 @@ class IndividualFilter(Single):
             A boolean array: secret, as is how many there are.
 
         Raises:
-            PrivcalcError: if an argument does not fit, or the filter was closed; never for want of budget.
+            PrivcalcError: if an argument does not fit, or the filter was closed; never for want of room.
         """
         with self._lock:
             if self.closed:
@@ -188,19 +188,19 @@ class IndividualFilter(Single):
         if self._sum is None:
             assert self._rdp is not None
             return np.array(self._rdp.epsilons)
-        budget = self._sum.level if isinstance(self._sum, PureDP) else self._sum.mu
-        return np.array([rounded((Fraction(budget) * self._unit) ** self._power, up=False)])
+        cap = self._sum.level if isinstance(self._sum, PureDP) else self._sum.mu
+        return np.array([rounded((Fraction(cap) * self._unit) ** self._power, up=False)])
 
     def _after_sum(self, r: Floats, noise: float) -> Floats:
-        """Σr²·(first noise/noise)², without squares for a budget of ε; each operation is rounded up if inexact."""
+        """Σr²·(first noise/noise)², without squares for a cap of ε; each operation is rounded up if inexact."""
         weight = (self._unit / Fraction(noise)) ** self._power
         cost = r if self._power == 1 else _square_up(r)
         if weight != 1:
             cost = np.where(r > 0, cost * rounded(weight, up=True) * (1 + 4 * UNIT) + 5e-324, 0.0)
         return _sum_up(self._spent, cost[None, :])
 
-    def _after_rdp(self, budget: RDP, r: Floats, noise: float) -> Floats:
-        orders = np.array(budget.orders)
+    def _after_rdp(self, cap: RDP, r: Floats, noise: float) -> Floats:
+        orders = np.array(cap.orders)
         cost = np.multiply.outer(orders / 2, np.square(r / noise))  # sampling can only lower it
         if self._rate < 1:
             if noise not in self._tables:

@@ -51,7 +51,7 @@ class Line:
 
     @property
     def s(self) -> Complexes:
-        """The nodes."""
+        """The s at which the powers are known: the nodes."""
         return np.asarray(self.c + 1j * self.step * np.arange(self.size), dtype=np.complex128)
 
 

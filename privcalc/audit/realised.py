@@ -111,7 +111,7 @@ class RealisedLosses(Sensitive):
 
     @property
     def records(self) -> int:
-        """How many records."""
+        """The number of records in the audit."""
         return self._tally.records
 
     @property
@@ -316,7 +316,7 @@ class RealisedLosses(Sensitive):
         return self._joined(other, self._tally.after(other._tally, order), self._ids)
 
     def _joined(self, other: RealisedLosses, tally: Tally, ids: NDArray[Any] | None) -> RealisedLosses:
-        """What both know."""
+        """The audit of both, which know the same run."""
         found = RealisedLosses(tally.records, self._noise, self._rate, clip_norm=self._clip, ids=ids)
         found._tally, found._doubts = tally, self._doubts.and_those(other._doubts, tally.records)
         found._estimated = self._estimated or other._estimated

@@ -56,6 +56,6 @@ class EventRestricted(Sensitive):
         return self._mechanism.epsilon(delta=delta)
 
     def __str__(self) -> str:
-        """The statement."""
+        """The statement as a formula, with its numbers."""
         event = f"[S and B <= {self.b!r}]"
         return f"P{event} <= e^eps P'{event} + delta for every event S, both orders; B the record's own"

@@ -101,7 +101,7 @@ class Moments:
 
     @classmethod
     def empty(cls, records: int, rate: float, domain: float) -> Moments:
-        """Nothing has happened."""
+        """Whether no step has been added yet."""
         size = 1 if rate == 1 else MOMENTS
         return cls(
             rate, domain, np.zeros((records, size)), np.zeros((records, KEEP if size > 1 else 0), dtype=np.float32)
@@ -161,7 +161,7 @@ class Moments:
             self.settle()
 
     def settle(self) -> None:
-        """Add what waits."""
+        """Add the steps that wait to the sums."""
         size = len(self._times)
         for start in range(0, self.sums.shape[0] if size else 0, ROWS):
             part = self._waiting[:size, start : start + ROWS].astype(np.float64)
@@ -222,7 +222,7 @@ class Moments:
 
     @property
     def nbytes(self) -> int:
-        """Memory."""
+        """The memory of all arrays, in bytes."""
         return self.sums.nbytes + self.largest.nbytes + self._waiting.nbytes
 
     def total(self) -> Floats:

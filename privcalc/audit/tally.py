@@ -69,7 +69,7 @@ class Doubts:
 
     @property
     def saved(self) -> dict[str, Any]:
-        """For a file."""
+        """The doubts as a file's header keeps them."""
         return {"doubt": list(self.found)}
 
     @classmethod

@@ -178,7 +178,7 @@ class Budget(Managed, Card):
 
     @property
     def relation(self) -> Relation:
-        """The neighbouring relation."""
+        """The neighbouring relation of all charges."""
         return self.rules.relation
 
     @property

@@ -98,7 +98,7 @@ class Rules:
         errors.orders("orders", self.orders)
 
     def to_json(self, name: str) -> Json:
-        """The first line."""
+        """The log's first line, which says the rules."""
         return {
             "type": "open",
             "format": FORMAT,
@@ -167,7 +167,7 @@ class History:
 
     @property
     def rules(self) -> Rules:
-        """The first line."""
+        """The rules, as the first line says them."""
         assert self._rules is not None
         return self._rules
 

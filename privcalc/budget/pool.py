@@ -19,7 +19,7 @@ from privcalc import errors
 from privcalc.calibration.search import calibrate
 from privcalc.enclosure import Enclosure
 from privcalc.errors import BudgetExceeded, PrivcalcError
-from privcalc.ledger.budgets import Divergences, Kind, Losses
+from privcalc.ledger.caps import Divergences, Kind, Losses
 from privcalc.ledger.rules import Filter, Rule
 from privcalc.ledger.terms import filter_of
 from privcalc.mechanisms.guarantees import GDP, RDP, PureDP

@@ -49,6 +49,7 @@ SEEN = {
     "guarantee": "conversions.md",
     "sensitivity": "ledger.md",
     "questions": "sparse_vector.md",
+    "reports": "randomized_response.md",
     "rows_per_person": CLAMPED,
     "noise": "executed_noise.md",
     "rounding": "executed_noise.md",
@@ -326,9 +327,10 @@ def _of(release: Release, log: Log) -> Iterator[Line]:
     yield from (_word(log, name, learner=learner) for name in ("keys", "trials") if name in needed)
     if "keys" in needed:
         yield _word(log, "preprocessing")
-    if "records_per_unit" in needed:
-        yield _alone(run, log, told)
-    if "normaliser" in needed and told.by != "table question":
+    if "reports" in needed:
+        yield from each("reports", Line("reports", "always sent", "nobody", ""))
+    rows = bool(needed & {"candidates", "questions"}) and told.sensitivity == "clipped"  # of a person with several?
+    if rows or ("normaliser" in needed and told.by != "table question"):
         yield from _training(run, log, told)
 
 
@@ -370,17 +372,12 @@ def _training(run: Run, log: Log, told: Provenance) -> Iterator[Line]:
     yield _word(log, "copies")
     if told.by in LOOPS:
         yield Line("loop", LOOPS[told.by], "caller", SEEN["loop"])
-    yield _alone(run, log, told)
-
-
-def _alone(run: Run, log: Log, told: Provenance) -> Line:
-    """How many records a unit has."""
     one = _word(log, "records_per_unit")
     if one.by == "nobody" and run.unit not in ALONE:
         one = one._replace(value="grouped", by="nobody" if told == STATED else "caller")  # whose each record is
     elif one.by == "nobody" and log.unit in ALONE:
         one = one._replace(value="by definition", by="always")
-    return one
+    yield one
 
 
 def _tables(log: Log) -> Iterator[Line]:

@@ -86,7 +86,7 @@ class Certificate(Card):
 
     @property
     def relation(self) -> Relation:
-        """The neighbouring relation."""
+        """The neighbouring relation of the guarantee."""
         return relation_from_json(self.document["relation"])
 
     @property
@@ -231,8 +231,7 @@ class Certificate(Card):
 
     def __str__(self) -> str:
         """For people (``privcalc show``)."""
-        with wrong_form():
-            return show(self.document)
+        return show(self.document)
 
 
 Source = str | os.PathLike[str] | Ledger | Mechanism | Run | Sequence[Certificate]
@@ -344,7 +343,7 @@ def _parts(certificates: Sequence[Certificate]) -> Iterator[Json]:
 
 
 def _build(story: Json, delta: float) -> Certificate:
-    """The document."""
+    """Make a certificate of what is said: its numbers are computed here."""
     run, relation = run_from_json(story["run"]), relation_from_json(story["relation"])
     known = [part["public"].get("records") for part in (story, *story["parts"])]
     errors.check_delta(delta, *known, *(getattr(mechanism, "dataset_size", None) for mechanism, _ in run.entries))

@@ -21,10 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from privcalc.certificate.certificate import Certificate
 from privcalc.certificate.consistency import wrong_form
-from privcalc.certificate.text import LAST, Fact, at_most, facts, headline, levels, plain, show, stated, unit, warnings
-from privcalc.enclosure import downward
-from privcalc.ledger.assumptions import kinds
-from privcalc.relation import Relation
+from privcalc.certificate.text import Fact, box, headline, levels, plain, warnings
 from privcalc.serial import enclosure
 from privcalc.tables import profile_table, tradeoff_of_profile
 
@@ -33,26 +30,21 @@ if TYPE_CHECKING:
 
 __all__ = ["clean", "embedded", "page", "sheet", "template"]
 
-LINES, ACROSS = 84, 118
-"""What fits the sheet: lines, and characters in each of them, with room to spare for wide letters."""
+LINES, BOX, ACROSS = 84, 9, 118
+"""What fits the sheet: lines, those of them that the box takes, and characters in each, with room for wide letters."""
 
 CUTS = ((40, 600), (24, 360), (16, 240), (12, 118), (8, 118), (6, 118))
 """Most rows of a part, and most characters of a row; the first that fits."""
 
-NEIGHBOURS = {
-    Relation.ADD_OR_REMOVE_ONE: "with it and without it; $number",
-    Relation.REPLACE_ONE: "with it and with any other in its place; how many records there are is public",
-    Relation.ZERO_OUT: "with what it adds and with zero in its place; how many records there are is public",
-}
 
-
-def page(certificate: Certificate) -> str:
+def page(certificate: Certificate, *, revoked: Sequence[str] = ()) -> str:
     """The certificate as an HTML page; its form and hash are checked, no more.
 
     The curves are computed anew from its run.
 
     Args:
         certificate: any certificate.
+        revoked: who revoked it, and why.
 
     Raises:
         PrivcalcError: if it has not the form of a certificate, its run has no guarantee, or matplotlib is missing.
@@ -60,19 +52,37 @@ def page(certificate: Certificate) -> str:
     Example:
         >>> import privcalc as pc
         >>> text = page(pc.certify(pc.Gaussian(noise_multiplier=20.0) * 206, delta=1e-5))
-        >>> "<h1>Privacy certificate: ε ≤ 2.99298286328 at δ = 1e-05, add-or-remove-one</h1>" in text
+        >>> "<h1>Privacy certificate: ε ≤ 3 at δ = 1e-05, add-or-remove-one</h1>" in text
         True
     """
     with wrong_form():
-        return template("certificate").substitute(_fields(certificate))
+        document = certificate.document
+        return template("certificate").substitute(
+            kind="Privacy certificate",
+            **_head(document, revoked),
+            figures="\n".join(embedded(*figure) for figure in _figures(certificate)),
+            parts=_sections(levels(document)),
+            # ASCII: what would pose as other text is written as escapes, which are the same JSON.
+            document=escape(json.dumps(document, indent=1)),
+        )
 
 
-def _fields(certificate: Certificate) -> dict[str, str]:
+def _head(document: Mapping[str, Any], revoked: Sequence[str]) -> dict[str, str]:
+    """What page and sheet begin with, and the hash."""
+    return {
+        "title": clean(headline(document, digits=3)),
+        "warnings": "\n".join(f'<p class="warning">{clean(line)}</p>' for line in warnings(document, revoked)),
+        "box": "\n".join(map(_row, box(document, revoked))),
+        "hash": clean(document["hash"]),
+    }
+
+
+def _figures(certificate: Certificate) -> Iterable[tuple[Figure, str]]:
     from privcalc import pictures  # slow to import
     from privcalc.pictures.curves import ALPHAS, reach
 
     document, run, relation = certificate.document, certificate.run, certificate.relation
-    claim, found = document["guarantee"], facts(document)
+    claim = document["guarantee"]
     # Numbers before they reach a picture, in which a text would be drawn.
     points = [(enclosure(p["epsilon"], relation).upper, float(p["delta"])) for p in [*document["curve"], claim]]
     betas = [(float(p["alpha"]), enclosure(p["beta"], relation).lower) for p in document["beta"]]
@@ -81,89 +91,15 @@ def _fields(certificate: Certificate) -> dict[str, str]:
     # the profile's tangents are enough for a picture.
     profile = profile_table(run, reach(run, relation), relation=relation)
     tradeoff = tradeoff_of_profile(profile, ALPHAS)
-    figures = (
-        (
-            pictures.profile(profile, relation=relation, points=points),
-            "The privacy profile: the run is (ε, δ)-private for every point on or above the curve.",
-        ),
-        (
-            pictures.tradeoff(tradeoff, relation=relation, points=betas),
-            "The trade-off curve of that profile: no test whether the record was used has error "
-            "rates in the coloured part.",
-        ),
+    yield (
+        pictures.profile(profile, relation=relation, points=points),
+        "The privacy profile: the run is (ε, δ)-private for every point on or above the curve.",
     )
-    return {
-        "kind": "Privacy certificate",
-        "title": clean(headline(document)),
-        "warnings": warned(warnings(document)),
-        "unit": clean(unit(document)),
-        "neighbours": Template(NEIGHBOURS[relation]).safe_substitute(number=clean(_number(document))),
-        "curve": _rows((at_most(p["delta"]), stated("ε", p["epsilon"], document)) for p in [claim, *document["curve"]]),
-        "beta": _rows((downward(p["alpha"], "g"), stated("β", p["beta"], document, "lower")) for p in document["beta"]),
-        "advantage": clean(stated("advantage", document["advantage"], document)),
-        "figures": "\n".join(embedded(*figure) for figure in figures),
-        "claimed": _items(
-            f"{each.label}: {each.text}" for each in found if each.level == "Algorithm" or each.label == "public"
-        ),
-        "steps": _items(_steps(certificate)),
-        "seen": _listed("This was seen to:", (each.text for each in found if each.label == "seen to")),
-        "assumed": _listed("And this is assumed:", (each.text for each in found if each.label == "assumed")),
-        "unclaimed": _items(
-            f"Declared by the caller as not accounted for: {text}" for text in document["not_accounted"]
-        ),
-        "commands": _text_lines(_commands(document)),
-        "hash": clean(document["hash"]),
-        "proofs": clean(", ".join(document["proofs"])),
-        "text": escape(show(document)),
-        # ASCII: what would pose as other text is written as escapes, which are the same JSON.
-        "document": escape(json.dumps(document, indent=1)),
-    }
-
-
-def _number(document: Mapping[str, Any]) -> str:
-    """What becomes of the number of records, where it is not the same for neighbours."""
-    known = [part.get("public", {}).get("records") for part in (document, *document["parts"])]
-    if all(each is None for each in known):
-        return "how many records there are is protected, too"
-    return "the number of records that is taken as public below is one and the same for both, and is not protected"
-
-
-def _steps(certificate: Certificate) -> list[str]:
-    """What each mechanism of the run does, once."""
-    found = []
-    for own in kinds(certificate.run):
-        kind = next((each for each in own.__mro__ if each.__name__ == own.kind), own)  # the public one of its family
-        found.append(f"{kind.__name__}: {(kind.__doc__ or '').partition(chr(10))[0]}".replace("``", ""))
-    return list(dict.fromkeys(found))
-
-
-def _commands(document: Mapping[str, Any]) -> list[str]:
-    ledger = " LEDGER" * len(document["ledgers"])
-    found = [
-        f"privcalc verify CERTIFICATE{ledger}",
-        "privcalc verify CERTIFICATE --rigorous    # a proof by interval arithmetic",
-    ]
-    if ledger:
-        found[0] += f"    # hash of the ledger: {', '.join(entry['hash'] for entry in document['ledgers'])}"
-    return found
-
-
-def _text_lines(lines: Iterable[str]) -> str:
-    return "\n".join(clean(line) for line in lines)
-
-
-def _listed(title: str, lines: Iterable[str]) -> str:
-    """A list under its title; without lines neither. What was not said stands out."""
-    found = _items(lines).replace("NOT SAID", "<b>NOT SAID</b>")
-    return f"<p>{title}</p>\n<ul>\n{found}\n</ul>" if found else ""
-
-
-def _items(lines: Iterable[str]) -> str:
-    return "\n".join(f"<li>{clean(line)}</li>" for line in lines)
-
-
-def _rows(rows: Iterable[tuple[str, str]]) -> str:
-    return "\n".join("<tr>" + "".join(f"<td>{clean(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    yield (
+        pictures.tradeoff(tradeoff, relation=relation, points=betas),
+        "The trade-off curve of that profile: no test whether the record was used has error rates in the coloured "
+        "part.",
+    )
 
 
 def embedded(figure: Figure, caption: str) -> str:
@@ -179,24 +115,21 @@ def embedded(figure: Figure, caption: str) -> str:
     return f"<figure>{picture}<figcaption>{words}</figcaption></figure>"
 
 
-def sheet(document: Mapping[str, Any]) -> str:
-    """The report as HTML.
+def sheet(document: Mapping[str, Any], *, revoked: Sequence[str] = ()) -> str:
+    """The report as HTML, for one sheet of paper.
 
     Args:
         document: of a certificate.
+        revoked: who revoked it, and why.
     """
     with wrong_form():
-        parts = {"": [Fact("", "", line) for line in warnings(document)], **levels(document)}
-    limits = next((each for each in CUTS if _height(parts, each) <= LINES), CUTS[-1])
+        head, parts = _head(document, revoked), levels(document)
+        first = [Fact("", "", line) for line in warnings(document, revoked)]
+    room = LINES - BOX - 2 * len(first)
+    limits = next((each for each in CUTS if _height(parts, each) + _height({"": first}, each) <= room), CUTS[-1])
     cut = {title: _cut(rows, *limits) for title, rows in parts.items()}
-    return template("sheet").substitute(
-        kind="Privacy report",
-        title=clean(headline(document)),
-        warnings=warned(fact.text for fact in cut.pop("")),
-        parts="\n".join(_section(number, *part) for number, part in enumerate(cut.items(), 1)),
-        last=clean(LAST),
-        hash=clean(document["hash"]),
-    )
+    head["warnings"] = "\n".join(f'<p class="warning">{clean(row.text)}</p>' for row in _cut(first, *limits))
+    return template("sheet").substitute(kind="Privacy report", **head, parts=_sections(cut))
 
 
 def _height(parts: Mapping[str, Sequence[Fact]], limits: tuple[int, int]) -> int:
@@ -215,9 +148,19 @@ def _short(text: str, longest: int) -> str:
     return text if len(text) <= longest else f"{text[: longest - 25].rstrip()} … (the certificate has all)"
 
 
-def _section(number: int, title: str, rows: Sequence[Fact]) -> str:
-    lines = "\n".join(f"<tr><th>{clean(row.label)}</th><td>{clean(row.text)}</td></tr>" for row in rows)
-    return f"<h2>{number}. {title}</h2>\n<table>\n{lines}\n</table>"
+def _sections(parts: Mapping[str, Sequence[Fact]]) -> str:
+    return "\n".join(
+        f"<h2>{number}. {title}</h2>\n<table>\n{chr(10).join(map(_row, rows))}\n</table>"
+        for number, (title, rows) in enumerate(parts.items(), 1)
+    )
+
+
+def _row(fact: Fact) -> str:
+    """A line; what nobody said stands out."""
+    text = clean(fact.text)
+    for word in ("NOT SAID", "NOBODY"):
+        text = text.replace(word, f"<strong>{word}</strong>") if fact.by == "nobody" else text
+    return f"<tr><th>{clean(fact.label)}</th><td>{text}</td></tr>"
 
 
 @cache
@@ -230,8 +173,3 @@ def template(name: str) -> Template:
 def clean(value: object) -> str:
     """Words for a page, on one line."""
     return escape(plain(str(value)))
-
-
-def warned(lines: Iterable[str]) -> str:
-    """What must be read before anything else."""
-    return "\n".join(f'<p class="warning">{clean(line)}</p>' for line in lines)

@@ -6,7 +6,7 @@ Before them stand the warnings, which must be read first.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from privcalc.attacks.replay.findings import told
@@ -15,10 +15,11 @@ from privcalc.certificate.consistency import wrong_form
 from privcalc.certificate.schema import VERSION, changed, fields_of
 from privcalc.enclosure import downward, upward
 from privcalc.ledger import digests
-from privcalc.ledger.assumptions import every
+from privcalc.ledger.assumptions import every, kinds
+from privcalc.relation import ADD_OR_REMOVE_ONE, Relation
 from privcalc.serial import enclosure, relation_from_json, run_from_json
 
-__all__ = ["LAST", "LEVELS", "Fact", "doubts", "facts", "headline", "levels", "plain", "report", "show", "warnings"]
+__all__ = ["LEVELS", "Fact", "box", "doubts", "facts", "headline", "levels", "plain", "show", "warnings"]
 
 LEVELS = ("Parameter", "Unit", "Algorithm", "Implementation", "Trust", "Risk", "Outside", "Evidence")
 """The pyramid of NIST SP 800-226, from ε and the unit down to what is outside of any proof.
@@ -32,10 +33,15 @@ RATES = (0.1, 0.01)
 FIRST = ("nobody", "caller", "always", "code", "ledger", "")
 """Whose word comes first in a report: the weakest."""
 
+HIDDEN = {
+    ADD_OR_REMOVE_ONE: "whether one record is in the data, and all that it says",
+    Relation.REPLACE_ONE: "all that one record says; not how many records there are, which is public",
+    Relation.ZERO_OUT: "what one record adds, against nothing; not how many records there are, which is public",
+}
+"""What one record's owner is protected from, by the relation."""
+
 UNSAID = "one record"
 """A unit that nobody stated."""
-
-LAST = "Nothing was verified for this report but the hash: privcalc verify"
 
 
 class Fact(NamedTuple):
@@ -54,34 +60,56 @@ class Fact(NamedTuple):
     by: str = ""
 
 
-def show(document: Mapping[str, Any]) -> str:
-    """The text of ``privcalc show``.
+def show(document: Mapping[str, Any], *, revoked: Sequence[str] = ()) -> str:
+    """The text of ``privcalc show``: what must be read first, the box, and all lines, level by level.
 
     What a certificate says is never more than one line, so that it cannot pose as another.
-    """
-    lines, before = [part for line in warnings(document) for part in (line, "")], False
-    for fact in facts(document):
-        risk = fact.level == "Risk"
-        lines += [""] * (risk is not before)
-        lines.append(fact.text if fact.level == "Parameter" else f"{fact.label:<15} {fact.text}")
-        before = risk
-    return "\n".join(map(plain, lines))
-
-
-def report(document: Mapping[str, Any]) -> str:
-    """The text of ``privcalc show --report``: the same lines, from the parameter down.
 
     Args:
         document: of a certificate.
+        revoked: who revoked it, and why.
     """
     with wrong_form():
-        lines, found = [part for line in warnings(document) for part in (line, "")], levels(document)
-    lines.append("PRIVACY REPORT")
+        first, found = [*warnings(document, revoked)], levels(document)
+        lines = [part for line in first for part in (line, "")]
+        lines += [f"{fact.label:<18} {fact.text}" for fact in box(document, revoked)]
     for number, (title, rows) in enumerate(found.items(), 1):
-        for row, fact in enumerate(rows):
-            begin, label = "" if row else f"{number}. {title}", "" if title == "Parameter" else f"{fact.label:<15} "
-            lines.append(f"{begin:<18}{label}{fact.text}")
-    return "\n".join(map(plain, [*lines, LAST]))
+        lines += ["", f"{number}. {title}", *(f"{fact.label:<15} {fact.text}".lstrip() for fact in rows)]
+    return "\n".join(map(plain, lines))
+
+
+def box(document: Mapping[str, Any], revoked: Sequence[str] = ()) -> list[Fact]:
+    """What those who decide read: a verdict, ε in three digits, of whom, what is hidden, what nobody vouched for."""
+    relation = relation_from_json(document["relation"])
+    verdict = {
+        "REVOKED: it no longer holds": revoked,
+        "CHANGED: it is not what was made": changed(document),
+        "NO PRIVACY CLAIM": document["seeded"],
+        "NO GUARANTEE": private(document["assumptions"]),
+        "REFUTED BY A REPLAY": [*refuted(document)],
+        "NOT CHECKED: this is what the file says; privcalc verify checks it": True,
+    }
+    unsaid = dict.fromkeys(entry["name"] for entry in document["assumptions"]["needed"] if entry["by"] == "nobody")
+    nobody = f"NOBODY: {', '.join(unsaid)}" if unsaid else "somebody, for all that can be vouched for"
+    return [
+        Fact("", "verdict", next(word for word, found in verdict.items() if found)),
+        Fact("", "privacy loss", headline(document, digits=3)),
+        Fact("", "one record is", unit(document)),
+        Fact("", "hidden is", HIDDEN[relation] + (_number(document) if relation is ADD_OR_REMOVE_ONE else "")),
+        Fact("", "who vouches", nobody, "nobody" if unsaid else ""),
+    ]
+
+
+def _number(document: Mapping[str, Any]) -> str:
+    """What becomes of the number of records, where it is not the same for neighbours."""
+    parts_of = [document, *document["parts"]]
+    named = any("records" in part.get("public", {}) for part in parts_of)  # parts of 0.1.0 lack it
+    sized = any(
+        hasattr(each, "dataset_size") or "reports" in each.needs for each in every(run_from_json(document["run"]))
+    )
+    if named or sized:
+        return "; not the number of records, which is taken as public"
+    return "; and how many records there are"
 
 
 def levels(document: Mapping[str, Any]) -> dict[str, list[Fact]]:
@@ -120,8 +148,13 @@ def unit(document: Mapping[str, Any]) -> str:
 def _ran(document: Mapping[str, Any]) -> Iterator[Fact]:
     """What the numbers are of."""
     name = "Algorithm"
-    yield Fact(name, "it holds for", words()["basis"][document["basis"]])
-    yield Fact(name, "for the run", str(run_from_json(document["run"])))
+    yield Fact(name, "bound covers", words()["basis"][document["basis"]])
+    run = run_from_json(document["run"])
+    yield Fact(name, "for the run", str(run))
+    for own in kinds(run):
+        kind = next((each for each in own.__mro__ if each.__name__ == own.kind), own)  # the public one of its family
+        first = (kind.__doc__ or "").partition("\n")[0].replace("``", "")
+        yield Fact(name, "", f"{kind.__name__}: {first}")
     if document["recorded"] is not None and document["recorded"] != document["run"]:
         yield Fact(name, "recorded", str(run_from_json(document["recorded"])))
     if document["declared"] and document["basis"] != "declared":
@@ -141,7 +174,8 @@ def _ran(document: Mapping[str, Any]) -> Iterator[Fact]:
 def _numbers(document: Mapping[str, Any]) -> Iterator[Fact]:
     """The other numbers; and what attacks can do (``proofs/risk.md``), each on its safe side."""
     gdp, name, relation = document["gdp"], "Risk", relation_from_json(document["relation"])
-    curve = ", ".join(f"{stated('ε', p['epsilon'], document)} at δ = {at_most(p['delta'])}" for p in document["curve"])
+    others = [point for point in document["curve"] if point["delta"] != document["guarantee"]["delta"]]
+    curve = ", ".join(f"{stated('ε', p['epsilon'], document)} at δ = {at_most(p['delta'])}" for p in others)
     missed = ", ".join(
         f"{stated('false negative rate', p['beta'], document, 'lower')} at false positive rate "
         f"{downward(p['alpha'], 'g')}"
@@ -170,6 +204,7 @@ def _missing(document: Mapping[str, Any]) -> Iterator[Fact]:
     yield Fact("Outside", "not accounted", missing)
     beyond = "collection, storage and access to the data, and what was released elsewhere: no proof covers them"
     yield Fact("Outside", "", beyond)
+    yield Fact("Outside", "", "what all records show together, they show about everyone, also about who took no part")
 
 
 def _seen_to(document: Mapping[str, Any]) -> Iterator[Fact]:
@@ -215,12 +250,13 @@ def _evidence(document: Mapping[str, Any]) -> Iterator[Fact]:
     yield Fact("Evidence", "privcalc", document["privcalc"])
 
 
-def warnings(document: Mapping[str, Any]) -> Iterator[str]:
+def warnings(document: Mapping[str, Any], revoked: Sequence[str] = ()) -> Iterator[str]:
     """What must be read before anything else."""
+    yield from (f"REVOKED: {line}" for line in revoked)
     if changed(document):
         yield "CHANGED: this text does not fit its own hash, and cannot be relied on."
     if document["seeded"]:
-        yield ("REPRODUCIBLE RUN: NO PRIVACY CLAIM. It draws from a seed; what follows holds for secret noise only.")
+        yield "REPRODUCIBLE RUN: NO PRIVACY CLAIM. It draws from a seed; what follows holds for secret noise only."
     if document["basis"] == "composed" and document["version"] == 2:
         yield (
             "WITHOUT ITS PARTS: this composition was written by privcalc 0.1.0, "
@@ -233,9 +269,7 @@ def warnings(document: Mapping[str, Any]) -> Iterator[str]:
             f"WEAK: δ = {at_most(delta)} is not below 1/{known}, one over the records: one could be published, "
             "at random."
         )
-    for section in [
-        each for part in [document, *document["parts"]] for each in part.get("replayed", []) if each["found"]
-    ]:
+    for section in refuted(document):
         yield (
             f"REFUTED BY A REPLAY: {section['process']} does not do what is described here "
             f"({', '.join(section['found'])})."
@@ -246,6 +280,12 @@ def warnings(document: Mapping[str, Any]) -> Iterator[str]:
     yield from (f"WARNED: {line}." for line in warned(document))
     yield from (f"EMPTY: {line}." for line in unused(document))
     yield from (f"OTHER RECORDS: {line}." for line in of_others(document))
+
+
+def refuted(document: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Replays that found something."""
+    for part in [document, *document["parts"]]:
+        yield from (each for each in part.get("replayed", []) if each["found"])
 
 
 def doubts(document: Mapping[str, Any]) -> Iterator[str]:
@@ -330,10 +370,13 @@ def at_most(value: float) -> str:
     return upward(value, "g")
 
 
-def headline(document: Mapping[str, Any]) -> str:
-    """The claim in one line."""
+def headline(document: Mapping[str, Any], *, digits: int | None = None) -> str:
+    """The claim in one line: with all digits, or few, rounded up."""
     claim = document["guarantee"]
     bound = stated("ε", claim["epsilon"], document)
+    if digits is not None:
+        most = enclosure(claim["epsilon"], relation_from_json(document["relation"])).upper
+        bound = f"ε ≤ {'∞' if most == math.inf else upward(most, f'.{digits}g')}"
     return f"{bound} at δ = {at_most(claim['delta'])}, {relation_from_json(document['relation'])}"
 
 

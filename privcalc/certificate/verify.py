@@ -24,25 +24,13 @@ from privcalc.errors import Contradiction, NotConfirmed, PrivcalcError
 from privcalc.ledger.terms import Terms
 from privcalc.proof import Proof, finite_claims, prove_claims
 from privcalc.relation import Relation
-from privcalc.rigorous.balls import UnprovableError
+from privcalc.rigorous.description import UnprovableError
 from privcalc.run import Run
 from privcalc.serial import Json, canonical, enclosure, relation_from_json, run_from_json, run_to_json, target_from_json
 
 SAME = (
-    *(
-        "version",
-        "basis",
-        "status",
-        "relation",
-        "unit",
-        "public",
-        "assumptions",
-        "not_accounted",
-        "stopping",
-        "run",
-        "recorded",
-    ),
-    *("declared", "target", "seeded", "noise", "releases", "ledgers"),
+    *("version", "basis", "status", "relation", "unit", "public", "assumptions", "not_accounted", "stopping"),
+    *("run", "recorded", "declared", "target", "seeded", "noise", "releases", "ledgers"),
 )
 """What a certificate and its ledger must agree on."""
 

@@ -151,7 +151,7 @@ class Claim:
 
 
 def _check(name: str, field: Field, stated: object) -> None:
-    """One parameter."""
+    """Check one parameter against its field."""
     found = check_fields(f"claim: {name}", stated, STATED)
     value = found["value"]
     for source in found["sources"]:

@@ -27,8 +27,8 @@ COMMANDS: tuple[click.Command, ...] = (
     ),
     Sorting(
         "evidence",
-        commands=[audit.audit, attack.attack, certificate.key, certificate.sign],
-        help="What records cost and attacks show; keys and signatures.",
+        commands=[audit.audit, attack.attack, certificate.key, certificate.sign, certificate.revoke],
+        help="What records cost and attacks show; keys, signatures, revocations.",
     ),
 )
 """At most ten; what is sorted into a group may be named without it, too."""

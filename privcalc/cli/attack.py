@@ -107,7 +107,7 @@ def _measured(
 
 
 def _claim(certificate: pc.Certificate) -> tuple[float, float]:
-    """ε and δ."""
+    """The claimed ε, and its δ."""
     claim = certificate.guarantee
     return float(claim.epsilon or 0.0), float(claim.delta or 0.0)
 

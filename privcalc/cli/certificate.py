@@ -1,4 +1,4 @@
-"""``privcalc certify|verify|show|key|sign``: certificates, keys, and signatures of certificates and ledgers."""
+"""``privcalc certify|verify|show|key|sign|revoke``: certificates, keys, and signatures of certificates and ledgers."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ import privcalc as pc
 from privcalc.certificate.certificate import SECONDS
 from privcalc.certificate.html import page, sheet
 from privcalc.certificate.registry import record
-from privcalc.certificate.schema import UNDECIDED, changed
-from privcalc.certificate.text import report
+from privcalc.certificate.revoked import LIST, add, beside, named_by, told
+from privcalc.certificate.schema import UNDECIDED, VERIFIED, changed
+from privcalc.certificate.text import show as shown
 from privcalc.cli.options import DELTA, JSON, SOURCE, Command
 from privcalc.files import LEDGER, read_whole, regular, write_whole
 from privcalc.kernel import composed, said, theorem
@@ -26,6 +27,9 @@ from privcalc.proof import finite_claims
 from privcalc.serial import indented
 from privcalc.terminal import UNCONFIRMED, WRONG, answer, fail, verdict
 
+REVOCATIONS = click.option(
+    "--revocations", metavar="LIST", help=f"List of revoked certificates (default {LIST} beside CERT, if it is there)."
+)
 MASSES = 512
 """Of the curves of a theorem: Coq composes so many in half a minute, to about two hundredths of ε."""
 
@@ -71,12 +75,35 @@ def key(file: str, encrypt: bool, passphrase_file: str | None, as_json: bool) ->
 @JSON
 def sign(file: str, private: str, passphrase_file: str | None, out: str | None, as_json: bool) -> int:
     """Sign a certificate or a ledger; the signature goes to a file beside it."""
-    passphrase = _passphrase(passphrase_file)
-    if passphrase is None and b"BEGIN ENCRYPTED" in read_whole(private, name="--key"):
-        passphrase = _asked(f"passphrase of {private}: ")
-    signature, target = seals().sign(file, private, passphrase=passphrase), out or f"{file}.sig"
+    signature = seals().sign(file, private, passphrase=_opens(private, passphrase_file))
+    target = out or f"{file}.sig"
     signature.save(target)
     return answer(dict(signature.document), f"{target}: the signature of {signature.document['key']}", as_json=as_json)
+
+
+@click.command(cls=Command)
+@click.argument("certificate", metavar="CERT")
+@click.option("--key", "private", required=True, metavar="PRIVATE", help="The private key that signs the statement.")
+@click.option("--reason", required=True, help="Why it no longer holds.")
+@click.option("--passphrase-file", metavar="FILE", help="Read the passphrase from the first line of a file.")
+@REVOCATIONS
+@JSON
+def revoke(
+    certificate: str, private: str, reason: str, passphrase_file: str | None, revocations: str | None, as_json: bool
+) -> int:
+    """Revoke a certificate: a signed statement goes to the list beside it, which verify and show read."""
+    passphrase = _opens(private, passphrase_file)
+    statement = seals().revoke(certificate, private, reason=reason, passphrase=passphrase).document
+    path = add(certificate, statement, revocations)
+    return answer(dict(statement), f"{path}: revokes {told(statement)}", as_json=as_json)
+
+
+def _opens(private: str, passphrase_file: str | None) -> str | None:
+    """The passphrase of a private key, asked for if it needs one."""
+    passphrase = _passphrase(passphrase_file)
+    if passphrase is None and b"BEGIN ENCRYPTED" in read_whole(private, name="--key"):
+        return _asked(f"passphrase of {private}: ")
+    return passphrase
 
 
 def signed(path: str, public: str, signature: str | None, *, as_json: bool) -> int:
@@ -154,6 +181,7 @@ def certify(source: tuple[str, ...], delta: float, out: str | None, coq: str | N
     "--key", "public", metavar="PUBLIC", help="Public key that CERT must be signed with; CERT may be a ledger, then."
 )
 @click.option("--signature", metavar="SIG", help="With --key: its signature (default CERT.sig).")
+@REVOCATIONS
 @JSON
 def verify(
     certificate: str,
@@ -164,12 +192,13 @@ def verify(
     kernel: bool,
     public: str | None,
     signature: str | None,
+    revocations: str | None,
     as_json: bool,
 ) -> int:
     """Check a certificate again, with the ledger it was made from; of a composition with those of all its parts.
 
     The first word is VERIFIED, WRONG (exit status 1) or UNDECIDED (3: not everything could be proved within the
-    limits).
+    limits), and the last line says what was checked.
     """
     if signature is not None and public is None:
         raise pc.PrivcalcError("--signature: needs --key, the public key that you trust")
@@ -182,11 +211,22 @@ def verify(
     read = pc.Certificate.load(certificate)
     for ledger in ledgers:  # that one cannot be read is bad input, what it says may be a contradiction
         regular(ledger, name="ledger")
+    others = []
+    for statement in named_by(read.document, beside(certificate, revocations)):
+        try:
+            trusted = None if public is None else seals().revokes(statement, public)
+        except pc.Contradiction as error:
+            return verdict(WRONG, f"REVOKED, by a statement of which this is wrong: {error}", as_json=as_json)
+        if trusted is False:
+            others.append(f"another key than the one given says that it is revoked: {told(statement)}")
+            continue
+        unchecked = "" if trusted else " (--key would check who signed that)"
+        return verdict(WRONG, f"REVOKED: {told(statement)}{unchecked}", as_json=as_json)
     most = seconds if seconds is not None else 600.0 if rigorous else SECONDS
     try:
         by = () if public is None else seals().check(read, signature or f"{certificate}.sig", public)
         first, *lines = read.verify(*ledgers, seconds=most, rigorous=rigorous)
-        confirmed = (first, *by, *lines)
+        confirmed = (first, *by, *lines, *others)
     except pc.Contradiction as error:
         return verdict(WRONG, str(error), as_json=as_json)
     except pc.NotConfirmed as error:
@@ -196,7 +236,14 @@ def verify(
         confirmed = (*confirmed, said(read.document))
     if rigorous and out is not None:
         read.proved(finite_claims(read.document)).save(out)
-    return verdict(UNCONFIRMED if first.startswith(UNDECIDED) else 0, confirmed, as_json=as_json)
+    word, status = (UNDECIDED, UNCONFIRMED) if first.startswith(UNDECIDED) else (VERIFIED, 0)
+    if ledgers:
+        last = f"{word}, with what it was made from"
+    elif read.document["ledgers"]:
+        last = f"{word}, but no ledger was given: only the arithmetic was checked"
+    else:
+        last = f"{word}; without a ledger only the arithmetic can be checked"
+    return verdict(status, (*confirmed, last), as_json=as_json)
 
 
 @click.command(cls=Command)
@@ -206,8 +253,7 @@ def verify(
     "--report",
     "as_report",
     is_flag=True,
-    help="Instead: one page for those who judge risk, from ε down to what no proof covers; "
-    "--html OUT prints as one sheet of A4.",
+    help="With --html: the same without curves, which prints as one sheet of A4.",
 )
 @click.option(
     "--registry",
@@ -215,21 +261,28 @@ def verify(
     help="Also write a draft for the Differential Privacy Deployments Registry (JSON); "
     "what is not stated is yours to fill in.",
 )
+@REVOCATIONS
 @JSON
-def show(certificate: str, html: str | None, as_report: bool, registry: str | None, as_json: bool) -> int:
-    """Print a certificate as text; nothing is checked but its hash: exit status 1 if that does not fit."""
+def show(
+    certificate: str, html: str | None, as_report: bool, registry: str | None, revocations: str | None, as_json: bool
+) -> int:
+    """Print a certificate; nothing is checked but its hash: exit status 1 if that does not fit, or it is revoked."""
     for option, out, made in (("--html", html, "the page"), ("--registry", registry, "the record")):
         _another(option, out, [certificate], made)
     if is_ledger(certificate):
-        told = secret(certificate) or f"CERT = {certificate!r}: is a ledger"
-        raise pc.PrivcalcError(f"{told}; privcalc certify makes a certificate of it")
+        found = secret(certificate) or f"CERT = {certificate!r}: is a ledger"
+        raise pc.PrivcalcError(f"{found}; privcalc certify makes a certificate of it")
     read = pc.Certificate.load(certificate)
-    text = report(read.document) if as_report else str(read)
+    revoked = list(map(told, named_by(read.document, beside(certificate, revocations))))
+    text = shown(read.document, revoked=revoked)
     if changed(read.document):  # shown for what it is, and made into nothing that could pass for it
         answer(dict(read.document), text, as_json=as_json)
         return fail("privcalc show", "the certificate was changed after it was made", status=WRONG)
     if html is not None:
-        write_whole(html, sheet(read.document) if as_report else page(read))
+        write_whole(html, sheet(read.document, revoked=revoked) if as_report else page(read, revoked=revoked))
+    if revoked:
+        answer(dict(read.document), text, as_json=as_json)
+        return fail("privcalc show", f"the certificate is revoked: {revoked[0]}", status=WRONG)
     if registry is not None:
         write_whole(registry, indented(record(read.document)))
     return answer(dict(read.document), text, as_json=as_json)

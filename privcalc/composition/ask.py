@@ -103,7 +103,7 @@ class Answers:
         return replace(self._at(delta, worst_epsilon, epsilon_in_a_row, epsilon_of_group), delta=delta)
 
     def delta(self, epsilon: float) -> Enclosure:
-        """δ(ε)."""
+        """The smallest δ at this ε."""
         found = self._at(epsilon, worst_delta, delta_in_a_row, delta_of_group)
         return replace(found, asked=("δ", f"ε = {epsilon:g}"))
 

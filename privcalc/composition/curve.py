@@ -73,7 +73,7 @@ class Curve:
 
     @property
     def empty(self) -> bool:
-        """Whether nothing ran."""
+        """Whether nothing ran, so that δ is 0."""
         return not self._uses.pairs and not self.leak.upper
 
     @property

@@ -62,7 +62,7 @@ def _entries(uses: Uses) -> TransformCounts:
 
 
 def any_uses(_: Uses) -> bool:
-    """Always."""
+    """Every direction may be asked."""
     return True
 
 
@@ -251,7 +251,7 @@ class Ladder:
         return self._pass(question, question, found, routes)
 
     def _pass(self, question: Question, near: Question, best: Bound, routes: Sequence[Route]) -> Bound:
-        """One way up."""
+        """Climb the routes once, as laid for ``near``."""
         uses, same, started = self.uses, _alike(question, near), False
         there = near.anything
         for route in routes:

@@ -76,7 +76,7 @@ class DeltaAt(_Asked):
 
     @property
     def at(self) -> float:
-        """ε."""
+        """The ε that is asked at."""
         assert self.epsilon is not None
         return self.epsilon
 
@@ -110,7 +110,7 @@ class DeltaAt(_Asked):
 
     @property
     def widths(self) -> Widths:
-        """That of δ."""
+        """The relative widths with which the asker is content: of δ."""
         return Widths(self.tolerance, max(self.rtol, STEEP * self.tolerance))
 
     def met(self, uses: Uses, best: Bound, laid: Laid, name: str) -> Bound:
@@ -146,7 +146,7 @@ class EpsilonAt(_Asked):
 
     @property
     def at(self) -> float:
-        """δ."""
+        """The δ that is asked at."""
         assert self.delta is not None
         return self.delta
 
@@ -171,7 +171,7 @@ class EpsilonAt(_Asked):
 
     @property
     def widths(self) -> Widths:
-        """That of ε."""
+        """The relative widths with which the asker is content: of ε."""
         return Widths(max(self.tolerance, self.rtol), 0.0)
 
     def met(self, uses: Uses, best: Bound, laid: Laid, name: str) -> Bound:
@@ -190,7 +190,7 @@ class EpsilonAt(_Asked):
         return best.width() <= max(width.epsilon, self.widths.epsilon, six_digits)
 
     def sharpness(self, best: Bound) -> float:
-        """The width."""
+        """The relative width of ε."""
         return best.width()
 
     def on_axis(self, uses: Uses, best: Bound) -> Bound:

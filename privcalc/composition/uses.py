@@ -42,6 +42,7 @@ class Moments:
         grid = np.concatenate([np.geomspace(1e-6, 1e9, 151), *(pair.knots for pair, _ in direction)])
         self.grid = np.asarray(np.unique(grid[grid > 0]), dtype=np.float64)
         self.k = self.log_moment(self.grid)
+        self.between = functools.lru_cache(512)(self._between)  # questions nearby refine at the same places
 
     def log_moment(self, c: Floats) -> Floats:
         """An upper bound of K(c)."""
@@ -49,6 +50,11 @@ class Moments:
         for pair, count in self.direction:
             total = total + count * pair.log_moment(c)
         return total * (1 + 4 * UNIT * (len(self.direction) + 2))
+
+    def _between(self, low: float, high: float) -> tuple[Floats, Floats]:
+        """13 points, and K at them."""
+        c = np.geomspace(low, high, 13)
+        return c, self.log_moment(c)
 
     def delta(self, epsilon: float) -> float:
         """An upper bound of δ(ε)."""
@@ -88,8 +94,7 @@ class Moments:
             left, right = max(at - 1, 0), min(at + 1, c.size - 1)
             if not math.isfinite(best) or max(values[left], values[right]) - best <= 1e-13 * min(abs(best), 1.0):
                 break
-            c = np.geomspace(c[left], c[right], 13)
-            k = self.log_moment(c)
+            c, k = self.between(float(c[left]), float(c[right]))
         return best
 
 

@@ -32,7 +32,7 @@ from privcalc.mechanisms.gaussian import Gaussian
 from privcalc.mechanisms.sampler import released
 from privcalc.relation import REPLACE_ONE
 from privcalc.run import Mechanism, Run
-from privcalc.standardized import check_standardized
+from privcalc.tripwire import check_standardized
 
 __all__ = ["Released", "from_plan", "through_ledger", "to_plan"]
 

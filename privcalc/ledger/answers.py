@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from privcalc import errors
 from privcalc.errors import PrivcalcError
-from privcalc.ledger.budgets import root, rounded
+from privcalc.ledger.caps import root, rounded
 from privcalc.mechanisms.exponential import ExponentialMechanism, TopK
 from privcalc.noise.grid import Grid
 from privcalc.notebook import Card

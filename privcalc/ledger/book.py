@@ -98,7 +98,7 @@ class Book:
         return book
 
     def apply(self, entry: Json) -> None:
-        """One more entry."""
+        """Take in one more entry of the log."""
         if self.closed:
             raise PrivcalcError("the ledger goes on after its closing line")
         kind, later = entry.get("type"), self.terms.version >= VERSION
@@ -230,7 +230,7 @@ class Book:
 
     @property
     def recorded(self) -> Run:
-        """What was charged."""
+        """The run of all that was charged."""
         return run_of(self.releases)
 
     @property

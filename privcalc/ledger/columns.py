@@ -191,7 +191,7 @@ class Asked:
         return rows, found[rows.taken]
 
     def answer(self, rows: Rows, value: Any, error: Any) -> Answer:
-        """What was released."""
+        """The released answer, one for each group."""
         return Answer(self.question, value, error, rows.groups, self.label)
 
     @property

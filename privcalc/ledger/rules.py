@@ -6,7 +6,7 @@ Each says why a run is not admitted besides what is charged; here is what they a
 ``charge``, ``refund``, ``close``.
 
 * :class:`Plan`: uses that a run has, which was fixed before any output (``proofs/ledger.md``, §1);
-* :class:`Filter`, a ledger's cap: what keeps sums of costs within a budget (``proofs/filters.md``);
+* :class:`Filter`, a ledger's cap: what keeps sums of costs within bounds (``proofs/filters.md``);
 * :class:`privcalc.budget.pool.Pool`, the cap of a budget that several ledgers share (``proofs/budgets.md``).
 * :class:`privcalc.budget.pool.Odometer`, which admits everything, and says what was lost (``proofs/budgets.md``, §4).
 
@@ -26,7 +26,7 @@ from numpy.typing import ArrayLike
 
 from privcalc import errors
 from privcalc.errors import BudgetExceeded, PrivcalcError, suggests
-from privcalc.ledger.budgets import INFINITE, Concentrated, Divergences, Kind, Losses, Squares, rounded
+from privcalc.ledger.caps import INFINITE, Concentrated, Divergences, Kind, Losses, Squares, rounded
 from privcalc.mechanisms.guarantees import GDP, RDP, ZCDP, PureDP
 from privcalc.numerics.floats import Floats
 from privcalc.relation import ADD_OR_REMOVE_ONE, Relation, check_relation
@@ -76,7 +76,7 @@ class Rule(Single, ABC):
         """
 
     def would_exceed(self, mechanism: Mechanism | Run) -> bool:
-        """Whether ``charge`` would refuse for want of budget; nothing is charged.
+        """Whether ``charge`` would refuse for want of room; nothing is charged.
 
         Args:
             mechanism: one release, or a run of several that are all made.
@@ -179,14 +179,14 @@ Levels = dict[float, int]
 
 
 class Filter(Rule):
-    """Charge mechanisms as they are chosen, each from earlier outputs; stop before the budget is exceeded.
+    """Charge mechanisms as they are chosen, each from earlier outputs; stop before the cap is exceeded.
 
     Whatever was charged, and whenever and for whatever reason the run stopped, all outputs together satisfy
-    ``mechanism``, the guarantee of the whole budget; never the guarantee of what happened to be charged. Give exactly
-    one budget (``proofs/filters.md``). A privacy profile (ε, δ) is no budget: no filter is proved for it.
+    ``mechanism``, the guarantee of the whole cap; never the guarantee of what happened to be charged. Give exactly
+    one cap (``proofs/filters.md``). A privacy profile (ε, δ) is no cap: no filter is proved for it.
 
     Costs of :class:`Gaussian`, :class:`Laplace`, :class:`RandomizedResponse` and stated guarantees are added exactly,
-    as fractions, so that a budget can be met exactly; other costs are upper bounds.
+    as fractions, so that a cap can be met exactly; other costs are upper bounds.
 
     Args:
         mu: GDP: Σμ² ≤ mu². Every pair must be exactly Gaussian, or a choice (``ExponentialMechanism``, ``TopK``): many
@@ -200,23 +200,23 @@ class Filter(Rule):
         relation: the neighbouring relation of every charge and of the guarantee.
 
     Raises:
-        PrivcalcError: if not exactly one budget is given, or it is out of range.
+        PrivcalcError: if not exactly one cap is given, or it is out of range.
 
     Example:
         >>> import privcalc as pc
         >>> from privcalc.ledger.rules import Filter
-        >>> budget = Filter(mu=1.0)
+        >>> cap = Filter(mu=1.0)
         >>> for noise in (2.0, 4.0, 2.0):  # each chosen after looking at the last output
-        ...     budget.charge(pc.Gaussian(noise_multiplier=noise))
-        >>> budget.spent, budget.would_exceed(pc.Gaussian(noise_multiplier=1.0))
+        ...     cap.charge(pc.Gaussian(noise_multiplier=noise))
+        >>> cap.spent, cap.would_exceed(pc.Gaussian(noise_multiplier=1.0))
         (0.75, True)
-        >>> print(f"{budget.mechanism.epsilon(delta=1e-5):.6f}")
+        >>> print(f"{cap.mechanism.epsilon(delta=1e-5):.6f}")
         4.377179
-        >>> budget.charge(pc.PoissonSampled(pc.Gaussian(noise_multiplier=4.0), rate=0.01))
+        >>> cap.charge(pc.PoissonSampled(pc.Gaussian(noise_multiplier=4.0), rate=0.01))
         Traceback (most recent call last):
             ...
         privcalc.errors.PrivcalcError: mechanism = PoissonSampled(mechanism=Gaussian(noise_multiplier=4.0), rate=0.01):
-        must be exactly Gaussian, or a choice, under add-or-remove-one for a budget of mu; use a budget of rho, or of
+        must be exactly Gaussian, or a choice, under add-or-remove-one for a cap of mu; use a cap of rho, or of
         orders and epsilons
     """
 
@@ -240,20 +240,20 @@ class Filter(Rule):
         ]
         if len(given) != 1 or (orders is None) != (epsilons is None):
             raise errors.PrivcalcError(
-                f"budget = {given + ['epsilons'] * (epsilons is not None)}: must be exactly one of mu, rho, epsilon, "
+                f"cap = {given + ['epsilons'] * (epsilons is not None)}: must be exactly one of mu, rho, epsilon, "
                 "or orders with epsilons"
             )
         self._kind: Kind
         self._mechanism: Mechanism
         if mu is not None:
             gdp = GDP(mu, relation=relation)
-            self._kind, self._mechanism, budget = Squares(), gdp, [Fraction(gdp.mu) ** 2]
+            self._kind, self._mechanism, cap = Squares(), gdp, [Fraction(gdp.mu) ** 2]
         elif rho is not None:
             zcdp = ZCDP(rho, relation=relation)
-            self._kind, self._mechanism, budget = Concentrated(), zcdp, [Fraction(zcdp.rho)]
+            self._kind, self._mechanism, cap = Concentrated(), zcdp, [Fraction(zcdp.rho)]
         elif epsilon is not None:
             pure = PureDP(epsilon, relation=relation)
-            self._kind, self._mechanism, budget = Losses(), pure, [Fraction(pure.level)]
+            self._kind, self._mechanism, cap = Losses(), pure, [Fraction(pure.level)]
         else:
             assert orders is not None
             assert epsilons is not None
@@ -261,10 +261,10 @@ class Filter(Rule):
             if math.inf in rdp.epsilons:
                 raise errors.PrivcalcError(f"epsilons = {epsilons!r}: must be finite numbers >= 0")
             self._kind, self._mechanism = Divergences(rdp.orders), rdp
-            budget = [Fraction(value) for value in rdp.epsilons]
+            cap = [Fraction(value) for value in rdp.epsilons]
         self._relation = relation
-        self._budget = budget
-        self._spent: Sums = [Fraction(0)] * len(budget)
+        self._cap = cap
+        self._spent: Sums = [Fraction(0)] * len(cap)
         self._levels: Levels = {}
         self._units: dict[
             Mechanism, Sums
@@ -282,12 +282,12 @@ class Filter(Rule):
 
     @property
     def relation(self) -> Relation:
-        """The neighbouring relation."""
+        """The neighbouring relation of what is charged."""
         return self._relation
 
     @property
     def spent(self) -> float | Floats:
-        """What was charged, rounded up, in the unit of the budget: √Σμ², Σρ, Σε, or Σε(α) in ascending order of α.
+        """What was charged, rounded up, in the unit of the cap: √Σμ², Σρ, Σε, or Σε(α) in ascending order of α.
 
         No certificate: it depends on outputs. Do not publish an ε computed from it.
         """
@@ -297,22 +297,22 @@ class Filter(Rule):
     def remaining(self) -> float | Floats:
         """The largest single charge that is still admitted, rounded down: √(mu² − Σμ²), rho − Σρ, and so on."""
         spent = self._all(self._spent, self._levels)
-        return self._kind.shown([max(b - s, Fraction(0)) for b, s in zip(self._budget, spent, strict=True)], up=False)
+        return self._kind.shown([max(b - s, Fraction(0)) for b, s in zip(self._cap, spent, strict=True)], up=False)
 
     def share(self, run: Run) -> float:
-        """The share of the budget that a run takes, of what adds up (μ², ρ, ε, the worst order).
+        """The share of the cap that a run takes, of what adds up (μ², ρ, ε, the worst order).
 
         It is for people to read.
         """
         after = self._after(run)
-        return math.inf if after is INFINITE else max(map(_share, self._all(*after), self._budget))
+        return math.inf if after is INFINITE else max(map(_share, self._all(*after), self._cap))
 
     def refusal(self, run: Run) -> str | None:
-        """That a sum would exceed the budget."""
+        """That a sum would exceed the cap."""
         after = self._after(run)
-        if after is not INFINITE and all(x <= most for x, most in zip(self._all(*after), self._budget, strict=True)):
+        if after is not INFINITE and all(x <= most for x, most in zip(self._all(*after), self._cap, strict=True)):
             return None
-        return f"{run}: would exceed the budget {self._mechanism}, of which {self.remaining} remains"
+        return f"{run}: would exceed the cap {self._mechanism}, of which {self.remaining} remains"
 
     def __repr__(self) -> str:
         return f"Filter({self._mechanism}, spent={self.spent})"

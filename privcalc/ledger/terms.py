@@ -179,7 +179,7 @@ class Terms:
             )
 
     def to_json(self) -> Json:
-        """The first entry."""
+        """The log's first entry, which says the terms."""
         told = {name: getattr(self, name) for name in OPEN if name not in {"type", "format"}}
         told |= {name: write(told[name]) for name, (write, _) in FORMS.items() if told[name] is not None}
         return {"type": "open", "format": FORMAT, **told}

@@ -56,7 +56,7 @@ class Transaction:
 
 
 class Store(Protocol):
-    """A database."""
+    """A database that keeps logs, by name."""
 
     url: str
     """Without a password."""
@@ -334,7 +334,7 @@ class SQLite:
             raise PrivcalcError(f"url = {self.url!r}: is no store of budgets ({error})") from error
 
     def close(self) -> None:
-        """Nothing stays open."""
+        """Close the connection of this thread."""
 
 
 def connect(url: object) -> Store:

@@ -40,7 +40,7 @@ class RandomizedResponse(Grouped, Shown):
 
     kind = "RandomizedResponse"
     page = "randomized_response.md"
-    needs = ("records_per_unit",)
+    needs = ("reports",)
     draws = None
     scheme = None
 

@@ -7,12 +7,14 @@ relative precision. Proof: ``proofs/allocation.md``, §5.
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
+from privcalc.numerics.elementary import repeated
 from privcalc.numerics.floats import QUIET, UNIT, Floats
 from privcalc.numerics.special import ndtr
 
@@ -154,12 +156,7 @@ def between(mu: float, number: int, size: int) -> tuple[Points, Points] | None:
         return None
     laws = []
     for one, spread in zip(_one(mu, grid), (False, True), strict=True):
-        whole = one
-        for bit in bin(number)[3:]:
-            whole = _added(whole, whole, grid, spread=spread)
-            if bit == "1":
-                whole = _added(whole, one, grid, spread=spread)
-        laws.append(whole)
+        laws.append(repeated(one, number, functools.partial(_added, grid=grid, spread=spread)))
     return laws[0], laws[1]
 
 
@@ -224,15 +221,6 @@ def _sum(a: _Law, b: _Law) -> _Law:
     return _Law(whole[:size] + whole[size:], a.relative + b.relative + UNIT * (size + 8))
 
 
-def _power(law: _Law, count: int) -> _Law:
-    product = law
-    for bit in bin(count)[3:]:
-        product = _sum(product, product)
-        if bit == "1":
-            product = _sum(product, law)
-    return product
-
-
 def scores(mu: float, steps: int, shifted: int, rate: float) -> Laws | None:
     """Return both laws of the sum on one circle; None if it would be too long, or all scores are one number."""
     # Only the circle's size is chosen from these rounded moments: any size is valid.
@@ -258,8 +246,8 @@ def scores(mu: float, steps: int, shifted: int, rate: float) -> Laws | None:
     if size > 8 * _SIZE:
         return None
     plain, moved_law = _cells(mu, rate, spacing, size, 0.0), _cells(mu, rate, spacing, size, mu)
-    others = _power(plain, steps - shifted)
-    p, q = (_sum(others, _power(law, shifted)) for law in (moved_law, plain))
+    others = repeated(plain, steps - shifted, _sum)
+    p, q = (_sum(others, repeated(law, shifted, _sum)) for law in (moved_law, plain))
     relative = max(p.relative, q.relative)
     # With fewer digits the lower end is worth nothing.
     if not relative < 1e-3:

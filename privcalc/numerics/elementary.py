@@ -1,15 +1,29 @@
-"""The logarithm of a sampled Gaussian's ratio, and complex ``expm1`` and ``log1p``.
+"""The logarithm of a sampled Gaussian's ratio, complex ``expm1`` and ``log1p``, and powers by squaring.
 
-They have all digits near 0, unlike NumPy's.
+The functions have all digits near 0, unlike NumPy's.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import TypeVar
 
 import numpy as np
 
 from privcalc.numerics.floats import Complexes, Floats
+
+T = TypeVar("T")
+
+
+def repeated(factor: T, count: int, product: Callable[[T, T], T]) -> T:
+    """The product of ``count`` ≥ 1 equal factors, by repeated squaring; ``product`` counts its own error."""
+    whole = factor
+    for bit in bin(count)[3:]:
+        whole = product(whole, whole)
+        if bit == "1":
+            whole = product(whole, factor)
+    return whole
 
 
 def fan(base: Complexes | Floats, log: Complexes | Floats, step: float, size: int) -> Complexes:

@@ -29,8 +29,6 @@ POINTS = 6000
 KNOTS = 10.0 ** np.arange(-5, 1)
 """Points c between which K is bounded by chords, too."""
 
-Values = Callable[[Profile, float], tuple[Floats, Floats]]
-
 
 def below_chords(log_moment: Callable[[Floats], Floats], c: Floats) -> Floats:
     """An upper bound of K(c) from one whose error does not vanish with c, so that K(c)/c would grow as c → 0.
@@ -52,12 +50,7 @@ def log_moment(pair: Profile, c: Floats) -> Floats:
     """An upper bound of K(c); ∞ where this method has none."""
     transform = pair.transform
     if transform is None:
-
-        @functools.cache
-        def values(which: Profile, end: float) -> tuple[Floats, Floats]:
-            return _time_values(which, end)
-
-        return np.array([_from_profile(pair, float(x), values) for x in c])
+        return np.array([_from_profile(pair, float(x)) for x in c])
     return below_chords(functools.partial(_from_transform, transform), c)
 
 
@@ -76,17 +69,17 @@ def _from_transform(transform: Transform, c: Floats) -> Floats:
     return bounds
 
 
-def _from_profile(pair: Profile, c: float, values: Values) -> float:
+def _from_profile(pair: Profile, c: float) -> float:
     right, log_beyond = _right_end(pair, c)
     # Beyond −80 the integrand is below e^{−80(c + 1)}; what is left there is counted (``log_left``).
     left = min(pair.reverse.max_loss, 80.0)
     if not 0 < right < np.inf or not left > 0:
         return np.inf
-    nodes, w = values(pair, right)
+    nodes, w = _time_values(pair, right)
     total = np.logaddexp(_cells(nodes[:-1], np.diff(nodes), w[:-1], w[1:], c), log_beyond)
     end = pair.reverse.profile(np.array([left]))
     log_left = float(np.log(end.delta[0] + end.error[0])) - (c + 1) * left - np.log1p(c)
-    nodes, w = values(pair.reverse, left)
+    nodes, w = _time_values(pair.reverse, left)
     w, start = (w - nodes)[::-1], -nodes[::-1]  # at −t the time value is e^{−t}·δ_rev(t)
     total = np.logaddexp(np.logaddexp(total, _cells(start[:-1], np.diff(start), w[:-1], w[1:], c)), log_left)
     value = np.logaddexp(0.0, np.log(c) + np.log1p(c) + total)
@@ -117,6 +110,7 @@ def _nodes(end: float) -> Floats:
     return np.asarray(np.unique(np.concatenate([[0.0], near, even])), dtype=np.float64)
 
 
+@functools.lru_cache(maxsize=64)
 def _time_values(pair: Profile, end: float) -> tuple[Floats, Floats]:
     """Nodes from 0 to ``end``, and log w there."""
     nodes = _nodes(end)
@@ -129,7 +123,7 @@ def _cells(start: Floats, d: Floats, log_w0: Floats, log_w1: Floats, c: float) -
     low, high = c * d, (c + 1) * d
     small = high < 1e-3
     shift = np.where(small, 0.0, low)
-    a, b = np.where(small, low, 0.0), np.where(small, d, 0.0)
+    a, b = low[small], d[small]
     # By series, whose next terms are below 1e-17; else closed, where a few units are magnified by at most 2/high.
     whole = 1 + a / 2 + a**2 / 6 + a**3 / 24 + a**4 / 120
     share = (
@@ -141,14 +135,15 @@ def _cells(start: Floats, d: Floats, log_w0: Floats, log_w1: Floats, c: float) -
     share = (share + ((a + b) ** 4 + a * (a + b) ** 3 + a * a * (a + b) ** 2 + a**3 * (a + b) + a**4) / 720) / (
         1 + b / 2 + b**2 / 6 + b**3 / 24 + b**4 / 120
     )
-    r = d / np.expm1(d)
+    log_f0, log_f1 = np.empty_like(d), np.empty_like(d)
+    log_f0[small], log_f1[small] = np.log(whole - share), np.log(share)
+    a, b, large = low[~small], d[~small], high[~small]
+    r = b / np.expm1(b)
     # In logarithms, as a product with c may overflow, or a quotient by it underflow,
     # and a cell would count for nothing.
-    size = np.log(low) + np.log(high)
-    log_f1 = np.where(small, np.log(share), np.log(low + r * np.expm1(-low)) - size)
-    log_f0 = np.where(
-        small, np.log(whole - share), np.log(np.maximum(-(d + r) * np.expm1(-low) - low * np.exp(-low), 0.0)) - size
-    )
+    size = np.log(a) + np.log(large)
+    log_f1[~small] = np.log(a + r * np.expm1(-a)) - size
+    log_f0[~small] = np.log(np.maximum(-(b + r) * np.expm1(-a) - a * np.exp(-a), 0.0)) - size
     mean = np.logaddexp(log_w0 + log_f0, log_w1 + log_f1)
     terms = mean + np.log(d) + c * start + shift
     top = float(np.max(terms))

@@ -17,7 +17,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from privcalc.numerics.elementary import fan
+from privcalc.numerics.elementary import fan, repeated
 from privcalc.numerics.floats import QUIET, UNIT, Complexes, Floats
 from privcalc.numerics.lognormal_sum import LognormalSum
 from privcalc.numerics.special import gammaln
@@ -131,7 +131,7 @@ class Mean:
             sizes[0, j] = np.abs(terms[j])
             sizes[1, j] = sizes[0, j] + (error[part] + first_error * sizes[0, j] / factor) / np.abs(base) * factor * 1.3
         rounds = 2 * t.bit_length()
-        powers, plain, largest = _power(terms, t), _power(sizes[0], t), _power(sizes[1], t)
+        powers, plain, largest = repeated(terms, t, _times), *(repeated(size_of, t, _times) for size_of in sizes)
         log_whole = t * log[:size]
         whole = np.where(used, np.exp(log_whole), 0.0)
         scale = np.array([math.factorial(j) for j in range(k + 1)], dtype=np.float64)[:, None]
@@ -163,16 +163,6 @@ def _turns(order: Order, angle: float) -> tuple[Floats, Floats]:
     # Any are valid: points close enough to be near the best one.
     q = np.maximum(order.alpha + np.geomspace(0.5, 400, 60), order.k)
     return np.linspace(0, angle, 24)[:, None], np.asarray(q, dtype=np.float64)
-
-
-def _power(terms: NDArray[Number], t: int) -> NDArray[Number]:
-    """The t-th power of a power series in the first axis, of constant term 1, which stays 1."""
-    product = terms
-    for bit in bin(t)[3:]:
-        product = _times(product, product)
-        if bit == "1":
-            product = _times(product, terms)
-    return product
 
 
 def _times(a: NDArray[Number], b: NDArray[Number]) -> NDArray[Number]:

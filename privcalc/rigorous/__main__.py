@@ -6,7 +6,7 @@ import json
 import sys
 from pathlib import Path
 
-from privcalc.rigorous import finite_claims
+from privcalc.rigorous.description import finite_claims
 from privcalc.rigorous.proof import Prover
 
 

@@ -17,14 +17,6 @@ Ball: TypeAlias = Any
 """An ``arb`` (real) or ``acb`` (complex)."""
 
 
-class UnprovableError(Exception):
-    """A part that no rigorous route covers; the text names it."""
-
-
-class RefusedError(ValueError):
-    """There is no guarantee under this relation; the text says whose."""
-
-
 def precision(bits: int) -> AbstractContextManager[Any]:
     """Work with so many bits inside a ``with``."""
     context: AbstractContextManager[Any] = flint.ctx.workprec(bits)

@@ -13,7 +13,8 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from privcalc.rigorous.balls import Ball, UnprovableError, acb, arb, lower, middle, pi, precision, upper
+from privcalc.rigorous.balls import Ball, acb, arb, lower, middle, pi, precision, upper
+from privcalc.rigorous.description import UnprovableError
 from privcalc.rigorous.factors import Factor, Line
 
 NODES = 2_000_000

@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Sequence
 from fractions import Fraction
 
-from privcalc.rigorous.balls import Ball, UnprovableError, arb, lower, precision, upper
-from privcalc.rigorous.description import Described
+from privcalc.rigorous.balls import Ball, arb, lower, precision, upper
+from privcalc.rigorous.description import Described, UnprovableError
 
 MOST = 300_000
 """Steps, a microsecond or two each."""

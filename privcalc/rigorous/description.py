@@ -1,4 +1,4 @@
-"""A run as certificates write it down: mechanisms by kind and fields, numbers as the exact fractions that floats are.
+"""What certificates write down: a run, by kinds and fields, numbers as the exact fractions that floats are; its claims.
 
 Only what is known here is read. An unknown kind, an unknown field or a value out of range is no proof, never a guess.
 """
@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, TypeAlias
 
-from privcalc.rigorous.balls import UnprovableError
-
 ADD_OR_REMOVE_ONE, REPLACE_ONE, ZERO_OUT = "add-or-remove-one", "replace-one", "zero-out"
 RELATIONS = (ADD_OR_REMOVE_ONE, REPLACE_ONE, ZERO_OUT)
 
@@ -21,6 +19,14 @@ DEEPEST = 20
 
 LEAST, LARGEST = Fraction(1, 10**101), 10**101
 """Of scales; mechanisms allow a little less."""
+
+
+class UnprovableError(Exception):
+    """A part that no rigorous route covers; the text names it."""
+
+
+class RefusedError(ValueError):
+    """There is no guarantee under this relation; the text says whose."""
 
 
 @dataclass(frozen=True)
@@ -194,3 +200,15 @@ KINDS: Mapping[str, Mapping[str, Reader | None]] = {
 
 DEFAULTS: Mapping[str, Mapping[str, Any]] = {"DiscreteGaussian": {"norm": 1}}
 """Fields that older texts do not have."""
+
+
+def finite_claims(document: Mapping[str, Any]) -> list[tuple[float, float]]:
+    """Every finite ε that a certificate claims, with its δ: its guarantee first, then its curve; each once.
+
+    Args:
+        document: the JSON object of a certificate.
+    """
+    points = [
+        (point["epsilon"]["upper"], float(point["delta"])) for point in (document["guarantee"], *document["curve"])
+    ]
+    return list(dict.fromkeys((float(epsilon), delta) for epsilon, delta in points if epsilon is not None))

@@ -12,9 +12,9 @@ from typing import NamedTuple
 import flint
 
 from privcalc.rigorous.allocation import allocated
-from privcalc.rigorous.balls import Ball, UnprovableError, arb, lower, middle, precision, upper
+from privcalc.rigorous.balls import Ball, arb, lower, middle, precision, upper
 from privcalc.rigorous.contour import Bounds, Contour, Progress
-from privcalc.rigorous.description import ADD_OR_REMOVE_ONE, Description
+from privcalc.rigorous.description import ADD_OR_REMOVE_ONE, Description, UnprovableError
 from privcalc.rigorous.discrete_gaussian import Integers
 from privcalc.rigorous.factors import Discrete, Factor, Laplace, Logistic, Normal
 from privcalc.rigorous.mechanisms import BOUNDED, Kind, Leak, factors_of, occurs

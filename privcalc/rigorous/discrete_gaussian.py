@@ -12,7 +12,8 @@ from fractions import Fraction
 
 import flint
 
-from privcalc.rigorous.balls import Ball, UnprovableError, acb, arb, error, middle, ndtr, pi, precision, span
+from privcalc.rigorous.balls import Ball, acb, arb, error, middle, ndtr, pi, precision, span
+from privcalc.rigorous.description import UnprovableError
 from privcalc.rigorous.factors import Closed, Factor, Line
 
 _SMOOTH = 16

@@ -9,9 +9,16 @@ from fractions import Fraction
 from typing import Literal
 
 from privcalc.rigorous.allocation import Allocated
-from privcalc.rigorous.balls import RefusedError, UnprovableError, arb, precision, upper
+from privcalc.rigorous.balls import arb, precision, upper
 from privcalc.rigorous.correlated import bins, shift, turns
-from privcalc.rigorous.description import ADD_OR_REMOVE_ONE, REPLACE_ONE, ZERO_OUT, Described
+from privcalc.rigorous.description import (
+    ADD_OR_REMOVE_ONE,
+    REPLACE_ONE,
+    ZERO_OUT,
+    Described,
+    RefusedError,
+    UnprovableError,
+)
 from privcalc.rigorous.discrete_gaussian import Integers, unit_mu
 from privcalc.rigorous.factors import Atoms, Chords, Factor, Finite, Laplace, Logistic, Moments, Normal, TwoPoint
 from privcalc.rigorous.sampled import Opposite, Persons, Sampled

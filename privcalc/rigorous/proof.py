@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal, TypeAlias
 
-from privcalc.rigorous.balls import Ball, RefusedError, UnprovableError, arb, precision, upper
+from privcalc.rigorous.balls import Ball, arb, precision, upper
 from privcalc.rigorous.contour import Progress
-from privcalc.rigorous.description import RELATIONS, REPLACE_ONE, read
+from privcalc.rigorous.description import RELATIONS, REPLACE_ONE, RefusedError, UnprovableError, read
 from privcalc.rigorous.direction import Composition, DirectionBounds, by_group, compose, silent
 from privcalc.rigorous.factors import Logistic
 from privcalc.rigorous.mechanisms import Kind

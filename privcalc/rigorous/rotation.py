@@ -16,7 +16,8 @@ from fractions import Fraction
 
 import flint
 
-from privcalc.rigorous.balls import Ball, UnprovableError, acb, arb, error, middle, pi, upper
+from privcalc.rigorous.balls import Ball, acb, arb, error, middle, pi, upper
+from privcalc.rigorous.description import UnprovableError
 from privcalc.rigorous.factors import Factor, Line
 
 MOST = 200_000

@@ -14,8 +14,11 @@ from types import NoneType
 from typing import Any
 
 from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
+from privcalc.certificate import revoked
 from privcalc.certificate.certificate import Certificate
+from privcalc.certificate.schema import changed
 from privcalc.certificate.text import plain
 from privcalc.errors import Contradiction, PrivcalcError
 from privcalc.files import LEDGER, named, regular, write_whole
@@ -24,12 +27,12 @@ from privcalc.log.file import read
 from privcalc.serial import Field, Json, canonical, check_fields, indented, read_json
 from privcalc.signatures.keys import fingerprint, private_key, public_key
 
-__all__ = ["Signature", "check", "sign"]
+__all__ = ["Signature", "check", "revoke", "revokes", "sign"]
 
 FORMAT, VERSION, ALGORITHM = "privcalc signature", 1, "Ed25519"
 
-DOMAIN = b"privcalc signature, version 1\n"
-"""What signed bytes begin with, so that no signature for another purpose is one of these."""
+LONGEST = 500
+"""Most characters of a reason."""
 
 FIELDS = {
     "format": Field((str,), among=(FORMAT,)),
@@ -70,10 +73,9 @@ class Signature:
 
     @property
     def signed(self) -> bytes:
-        """The bytes that were signed: everything but the signature."""
-        return (
-            DOMAIN + canonical({name: value for name, value in self.document.items() if name != "signature"}).encode()
-        )
+        """The bytes that were signed: what they are for, which makes them no others, and all but the signature."""
+        said = {name: value for name, value in self.document.items() if name != "signature"}
+        return f"{said['format']}, version {said['version']}\n{canonical(said)}".encode()
 
 
 def sign(source: str | os.PathLike[str], key: str | os.PathLike[str], *, passphrase: str | None = None) -> Signature:
@@ -99,17 +101,66 @@ def sign(source: str | os.PathLike[str], key: str | os.PathLike[str], *, passphr
         >>> check(folder + "/certificate.json", folder + "/certificate.json.sig", public)[0]
         'signed, with the key that was given: all of this certificate'
     """
+    return _signed({"format": FORMAT, "version": VERSION, **subject(source)}, key, passphrase)
+
+
+def revoke(
+    source: str | os.PathLike[str] | Certificate,
+    key: str | os.PathLike[str],
+    *,
+    reason: str,
+    passphrase: str | None = None,
+) -> Signature:
+    """Revoke a certificate: a signed statement that it no longer holds, and why.
+
+    Args:
+        source: the certificate, or its file.
+        key: file of the private key.
+        reason: why, in 1 to 500 printable characters.
+        passphrase: that of an encrypted key.
+
+    Raises:
+        PrivcalcError: if it is no certificate, or was changed; the key cannot be used; or no reason is given.
+        OSError: if a file cannot be read.
+    """
+    document = (source if isinstance(source, Certificate) else Certificate.load(source)).document
+    if changed(document):
+        raise PrivcalcError("source: was changed after it was made, and is no certificate that could be revoked")
+    if not reason.strip() or len(reason) > LONGEST or not reason.isprintable():
+        raise PrivcalcError(f"reason = {reason[:200]!r}: must be 1 to {LONGEST} printable characters")
+    said = {"format": revoked.FORMAT, "version": revoked.VERSION, "hash": document["hash"], "reason": reason}
+    return _signed(said, key, passphrase)
+
+
+def revokes(statement: Mapping[str, Any], key: str | os.PathLike[str]) -> bool:
+    """Whether the holder of a key made a statement of revocation; False if it says that it is another key's.
+
+    Raises:
+        Contradiction: if it names this key, and the signature is not right.
+        PrivcalcError: if it is none, or the key is none.
+    """
+    said = check_fields("revoked", dict(statement), revoked.FIELDS)
+    trusted = public_key(key)
+    if said["key"] != fingerprint(trusted):
+        return False
+    _authentic(Signature(said), trusted)
+    return True
+
+
+def _signed(said: Json, key: str | os.PathLike[str], passphrase: str | None) -> Signature:
     secret = private_key(key, passphrase=passphrase)
-    statement: Json = {
-        "format": FORMAT,
-        "version": VERSION,
-        "algorithm": ALGORITHM,
-        "key": fingerprint(secret.public_key()),
-        **subject(source),
-        "time": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-    }
+    now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    statement = {**said, "algorithm": ALGORITHM, "key": fingerprint(secret.public_key()), "time": now}
     made = secret.sign(Signature(statement).signed)
     return Signature({**statement, "signature": base64.b64encode(made).decode()})
+
+
+def _authentic(found: Signature, trusted: Ed25519PublicKey) -> None:
+    """Raise unless the key signed it."""
+    try:
+        trusted.verify(_bytes(found.document["signature"]), found.signed)
+    except InvalidSignature as error:
+        raise Contradiction("signature: is wrong: it, or what it says, was changed, or another key made it") from error
 
 
 def check(
@@ -137,10 +188,7 @@ def check(
     said = check_fields("signature", found.document, FIELDS)
     if said["key"] != (own := fingerprint(trusted)):
         raise Contradiction(f"signature: is of the key {plain(said['key'][:100])}, not of {own}, which was given")
-    try:
-        trusted.verify(_bytes(said["signature"]), found.signed)
-    except InvalidSignature as error:
-        raise Contradiction("signature: is wrong: it, or what it says, was changed, or another key made it") from error
+    _authentic(found, trusted)
     now = subject(source)
     if now["of"] == said["of"] == "ledger" and now["lines"] != said["lines"]:
         raise Contradiction(f"signature: is of the ledger's first {said['lines']} lines, and it has {now['lines']}")

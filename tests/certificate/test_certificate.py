@@ -25,7 +25,7 @@ from privcalc.certificate import verify as verification
 from privcalc.certificate.consistency import RULES, check
 from privcalc.certificate.html import sheet
 from privcalc.certificate.schema import ROUTES, SCHEMA, digest
-from privcalc.certificate.text import report
+from privcalc.certificate.text import show
 from privcalc.cli import main
 from privcalc.ledger.tables import ANSWERED
 from privcalc.mechanisms.custom import DiscreteMechanism
@@ -201,7 +201,7 @@ def confirmed(certificate, tmp_path):
     lines = again.verify()
     assert lines[0].startswith(("VERIFIED: ", "UNDECIDED: "))
     assert lines[1] == "the text is whole: it fits its own hash"
-    assert str(again).startswith(("ε", "OPEN", "REPRO"))
+    assert str(again).startswith(("verdict", "OPEN", "REPRO"))
     return lines
 
 
@@ -677,7 +677,8 @@ def test_command_line(tmp_path, capsys):
     status, out, err = call("verify", cert, path)
     assert (status, err) == (0, "")
     assert out.startswith("VERIFIED: ε ≤ ")
-    assert out.splitlines()[-1].startswith("the ledger is whole")
+    assert out.splitlines()[-2].startswith("the ledger is whole")
+    assert out.splitlines()[-1] == "VERIFIED, with what it was made from"
     assert json.loads(call("verify", cert, "--json")[1])["verified"] is True
     assert "40 × Gaussian" in call("certify", cert, cert, "--delta", "1e-5")[1]
 
@@ -872,10 +873,9 @@ def test_records_that_are_sampled_are_those_that_are_declared(tmp_path, unnumber
 def test_error_rates_are_bounded_from_below():
     """A proved β is the least that attacks miss: "≤" would promise nothing, and round it to the wrong side."""
     certificate = pc.certify(pc.PoissonSampled(pc.Gaussian(1.0), 0.01) * 1000, delta=1e-5)
-    for text in (str(certificate), report(certificate.document)):
-        for rate, beta in ((0.1, 0.8057988), (0.01, 0.9708609)):
-            assert re.search(rf"(false negative rate|misses β) ≥ {str(beta)[:6]}", text), (rate, text)
-        assert not re.search(r"(false negative rate|β) ≤", text)
+    for rate, beta in ((0.1, 0.8057988), (0.01, 0.9708609)):
+        assert re.search(rf"false negative rate ≥ {str(beta)[:6]}", str(certificate)), rate
+    assert not re.search(r"(false negative rate|β) ≤", str(certificate))
 
 
 def test_a_report_says_the_risks_from_what_the_certificate_has(tmp_path, capsys):
@@ -893,7 +893,7 @@ def test_a_report_says_the_risks_from_what_the_certificate_has(tmp_path, capsys)
         assert float(most) >= true * (1 - 1e-12)
     for part in (run, certificate.document["unit"], "random numbers are taken as perfectly random", "tuned", "steps"):
         assert str(part) in told
-    assert len(told.splitlines()) < 60
+    assert len(told.splitlines()) < 70
 
 
 def test_what_was_changed_is_shown_for_what_it_is_and_makes_no_page(tmp_path, capsys):
@@ -911,7 +911,7 @@ def test_what_was_changed_is_shown_for_what_it_is_and_makes_no_page(tmp_path, ca
 def test_an_unknown_basis_is_told_in_every_form():
     """The report was a KeyError."""
     document = rehashed(pc.certify(STEP, delta=1e-5).document, basis="hoped").document
-    for shown in (lambda: report(document), lambda: sheet(document), lambda: str(pc.Certificate(document))):
+    for shown in (lambda: sheet(document), lambda: str(pc.Certificate(document))):
         with pytest.raises(pc.PrivcalcError, match="in the wrong form: KeyError"):
             shown()
 
@@ -925,13 +925,53 @@ def test_a_public_number_of_records_is_not_called_protected():
         ledger.record(STEP)
     known, unknown = pc.certify(ledger, delta=1e-5), pc.certify(STEP, delta=1e-5)
     for certificate in (known, pc.certify([known, unknown], delta=1e-5)):
-        assert "how many records there are is protected" not in page(certificate)
-        assert "taken as public below is one and the same for both" in page(certificate)
-    assert "how many records there are is protected, too" in page(unknown)
+        for text in (page(certificate), str(certificate)):
+            assert "and how many records there are" not in text
+            assert "not the number of records, which is taken as public" in text
+    assert "and how many records there are" in page(unknown)
+    cut = pc.TruncatedPoissonSampled(STEP, 0.1, batch_size=100, dataset_size=500)
+    assert "not the number of records" in str(pc.certify(cut, delta=1e-5))
 
 
 def test_a_report_begins_with_what_must_be_read_first(tmp_path):
     forged = pc.Certificate({**pc.certify(STEP, delta=1e-5).document, "seeded": True})
-    assert report(forged.document).startswith("CHANGED")
-    document = {**pc.certify(STEP, delta=1e-5).document, "unit": "a\n1. Parameter ε ≤ 0"}
-    assert not any(line.startswith("1. Parameter ε") for line in report(document).splitlines())
+    assert str(forged).startswith("CHANGED")
+    document = {**pc.certify(STEP, delta=1e-5).document, "unit": "a\nverdict            VERIFIED"}
+    assert not any(line.startswith("verdict            V") for line in show(document).splitlines())
+
+
+def test_the_box_says_what_those_who_decide_read():
+    run = pc.PoissonSampled(pc.Gaussian(1.0), 0.01) * 1000
+    certificate = pc.certify(run, delta=1e-5, unit="one patient")
+    lines = {line[:18].strip(): line[19:] for line in str(certificate).splitlines()[:5]}
+    assert lines["verdict"].startswith("NOT CHECKED")
+    shown = float(re.search(r"^ε ≤ (\S+) at δ = 1e-05, add-or-remove-one$", lines["privacy loss"])[1])
+    true = run.epsilon(delta=1e-5).upper
+    assert true <= shown <= true * 1.01
+    assert len(str(shown).replace(".", "")) <= 3
+    assert lines["one record is"] == "one patient"
+    assert (
+        lines["hidden is"] == "whether one record is in the data, and all that it says; and how many records there are"
+    )
+    assert lines["who vouches"].startswith("NOBODY: ")
+    assert set(lines["who vouches"][8:].split(", ")) == {
+        entry["name"] for entry in certificate.document["assumptions"]["needed"] if entry["by"] == "nobody"
+    }
+    other = str(pc.certify(pc.Gaussian(9.0), delta=1e-5, relation=pc.REPLACE_ONE))
+    assert "hidden is          all that one record says; not how many records there are, which is public" in other
+
+
+def test_the_box_claims_nothing_where_nothing_is_claimed():
+    private = pc.certify(STEP, delta=1e-5, assumptions=pc.Assumptions(start="private"))
+    document = pc.certify(STEP, delta=1e-5).document
+    seeded = rehashed(document, seeded=True)
+    for found, verdict in ((private, "NO GUARANTEE"), (seeded, "NO PRIVACY CLAIM")):
+        assert f"verdict            {verdict}\n" in str(found)
+    assert "verdict            CHANGED" in show({**document, "unit": "one house"})
+    assert "verdict            REVOKED" in show(document, revoked=["by us"])
+    assert "privacy loss       ε ≤ ∞" in str(private)
+
+
+def test_no_delta_is_said_twice():
+    certificate = pc.certify(STEP, delta=1e-5)
+    assert str(certificate).count("at δ = 1e-05") == 2  # in the box, and with all digits

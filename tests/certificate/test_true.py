@@ -15,7 +15,7 @@ from privcalc.certificate.assumed import SEEN, words
 from privcalc.certificate.html import sheet
 from privcalc.certificate.registry import record
 from privcalc.certificate.schema import digest
-from privcalc.certificate.text import facts, plain, report
+from privcalc.certificate.text import facts, plain
 from privcalc.ledger.assumptions import PAGES
 from privcalc.serial import parts
 
@@ -170,6 +170,16 @@ def test_noise_from_a_seed_protects_nobody_and_is_not_called_exact():
         assert found.verify(seconds=math.inf)
 
 
+def test_a_learners_choice_needs_that_nobody_is_there_twice():
+    """A vote was certified without a word on copies, preprocessing, or how many records a person has."""
+    learners = pytest.importorskip("learners")
+    features, labels = np.eye(2).repeat(20, axis=0), [0] * 20 + [1] * 20
+    model = learners.DPPLPublic(classes=[0, 1], epsilon=1.0).fit(features, labels, X_public=np.eye(2) * 0.9)
+    for name in ("copies", "preprocessing"):
+        assert [by for _, by, _ in said(model.certificate_, name)] == ["nobody"]
+    assert said(model.certificate_, "records_per_unit") == [("by definition", "always", None)]
+
+
 def test_a_private_search_says_what_our_code_did():
     """Its trials, clipping, noise and batches were "declared by the caller"."""
     learners = pytest.importorskip("learners")
@@ -190,33 +200,32 @@ def test_a_private_search_says_what_our_code_did():
 
 
 def test_every_form_prints_every_line():
-    """The report lacked parts, targets, labels and public numbers; the text Bayes risk and reconstruction."""
+    """Once forms lacked parts, targets, labels and public numbers, or Bayes risk and reconstruction."""
     target = pc.Guarantee(epsilon=3.0, delta=1e-5)
     terms = {"plan": STEP * 9, "target": target, "public": {"records": 50}}
     one = drawn(lambda ledger: ledger.gaussian([1.0], STEP, clip_norm=1.0, label="May"), **terms)
     for certificate in (one, drawn(summed, summed, cap=pc.GDP(1.0)), pc.certify([one, one], delta=1e-5)):
         document = certificate.document
         lines = [plain(fact.text) for fact in facts(document)]
-        assert all(line in str(certificate) and line in report(document) for line in lines)
+        assert all(line in str(certificate) for line in lines)
         made = record(document)["deployment"]
         assert str(document["ledgers"][0]["hash"]) in made["implementation"]["additional_information"]
     assert "Bayes risk" in str(one)
     for line in ("May", "records = 50", "epsilon = 3.0", "recorded", "also"):
-        assert line in report(one.document)
-    assert "part 2" in report(pc.certify([one, one], delta=1e-5).document)
+        assert line in str(one)
+    assert "part 2" in str(pc.certify([one, one], delta=1e-5))
     assert re.search(r"May", sheet(one.document))
 
 
-def test_a_page_shouts_what_was_not_said_and_has_no_empty_list():
+def test_a_page_shouts_what_was_not_said_and_has_no_empty_table():
     pytest.importorskip("matplotlib")
     from privcalc.certificate.html import page
 
     by_hand = page(pc.certify(STEP, delta=1e-5))
-    assert "<b>NOT SAID</b>" in by_hand
+    assert "<strong>NOT SAID</strong>" in by_hand
+    assert "<strong>NOBODY</strong>: steps, " in by_hand
     assert "not said" not in by_hand
-    assert "This was seen to" not in by_hand
-    assert not re.search(r"<ul>\s*</ul>", by_hand)
-    assert "This was seen to" in page(drawn(summed, plan=STEP))
+    assert not re.search(r"<table>\s*</table>", by_hand)
 
 
 def test_what_every_mechanism_is_made_of_is_looked_at():
@@ -349,7 +358,9 @@ def test_a_unit_that_nobody_stated_is_not_called_one():
     assert "one record is   one house" in str(pc.certify(STEP, delta=1e-5, unit="one house"))
 
 
-def test_reports_of_a_person_are_counted():
-    """Nothing said that each person gives one report."""
-    answered = pc.RandomizedResponse(1.0)
-    assert said(pc.certify(answered, delta=1e-5, unit="one person"), "records_per_unit") == [("one", "nobody", None)]
+def test_reports_are_sent_by_all():
+    """Nothing said that who is absent reports, too, without which no ε holds; and how many report is public."""
+    found = pc.certify(pc.RandomizedResponse(1.0), delta=1e-5, unit="one person")
+    assert said(found, "reports") == [("always sent", "nobody", None)]
+    assert "not the number of records, which is taken as public" in str(found)
+    assert "randomized_response.md" in found.document["proofs"]

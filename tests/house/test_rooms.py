@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 ROOMS = {
     "privcalc": [
         *("__main__", "cli", "peers", "claims", "budget", "signatures", "certificate", "interop", "pictures", "audit"),
-        *("ledger", "log", "proof", "attacks", "tripwire", "standardized"),
+        *("ledger", "log", "proof", "attacks", "tripwire"),
         *(
             "calibration",
             "serial",
@@ -155,7 +155,7 @@ def test_learners_use_public_names_only():
         "errors",
         "files",
         "terminal",
-        "standardized",
+        "tripwire",
     )
     public = {"privcalc", *(f"privcalc.{name}" for name in named)}
     for name, found in edges().items():

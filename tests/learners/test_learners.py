@@ -25,7 +25,7 @@ from learners.adamix import public_subspace, zero_shot  # noqa: E402
 from learners.frame.plan import make_plan  # noqa: E402
 from learners.frame.records import PrivateRecords  # noqa: E402
 from learners.noisy_gd import best_weight_decay, clip_at  # noqa: E402
-from privcalc.standardized import check_standardized  # noqa: E402
+from privcalc.tripwire import check_standardized  # noqa: E402
 
 ADD, SWAP, NULL = pc.ADD_OR_REMOVE_ONE, pc.REPLACE_ONE, pc.ZERO_OUT
 RNG = np.random.default_rng(5)

@@ -367,7 +367,7 @@ def test_parts():
     pytest.importorskip("matplotlib")
     from privcalc.certificate.html import page
 
-    assert f"<li>{line}</li>" in page(said)
+    assert f"<td>{line}</td>" in page(said)
     check(said.document)
     with pytest.raises(pc.PrivcalcError, match="parts = 'public': must be one of 'disjoint'"):
         pc.Assumptions(parts="public")

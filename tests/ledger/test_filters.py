@@ -47,7 +47,7 @@ def test_a_budget_can_be_met_exactly(budget, part, fits):
         budget.charge(part)
     assert not np.any(budget.remaining) or isinstance(part, pc.RDP)
     spent = budget.spent
-    with pytest.raises(pc.BudgetExceeded, match=r"would exceed the budget .*, of which"):
+    with pytest.raises(pc.BudgetExceeded, match=r"would exceed the cap .*, of which"):
         budget.charge(part)
     assert np.all(budget.spent == spent)  # nothing was charged
 

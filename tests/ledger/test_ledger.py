@@ -84,7 +84,7 @@ def test_a_cap_holds_for_adaptive_choices(cap, fits, not_fitting, unproved):
             ledger.record(part)
     assert ledger.would_exceed(not_fitting)
     draw = ledger.gaussian if isinstance(not_fitting, pc.Gaussian) else ledger.laplace
-    refused(spy, "would exceed the budget", lambda ledger=ledger: draw(0.0, not_fitting, clip_norm=1.0))
+    refused(spy, "would exceed the cap", lambda ledger=ledger: draw(0.0, not_fitting, clip_norm=1.0))
     refused(spy, "would exceed", lambda ledger=ledger: ledger.record(STEP * 10**6))
     if unproved is not None:
         refused(spy, "must", lambda ledger=ledger: ledger.would_exceed(unproved))

@@ -15,9 +15,8 @@ from strategies import deltas, mechanisms, relations
 
 import privcalc as pc
 from privcalc.composition.curve import Curve
-from privcalc.rigorous.balls import RefusedError, UnprovableError
 from privcalc.rigorous.correlated import bins, shift, turns
-from privcalc.rigorous.description import Described, read
+from privcalc.rigorous.description import Described, RefusedError, UnprovableError, read
 from privcalc.rigorous.proof import Prover
 from privcalc.serial import mechanism_to_json, run_to_json
 from privcalc.strategies import BallsInBins, CyclicPoisson, FixedOrder, MinSeparation, SquareRoot, Toeplitz, sensitivity

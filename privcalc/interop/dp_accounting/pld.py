@@ -44,7 +44,7 @@ class PLDMechanism(Mechanism):
 
     @property
     def nulled_is_absent(self) -> bool:
-        """Unknown."""
+        """Unknown of a loss distribution, and so not relied on."""
         return False
 
     def pairs(self, relation: Relation) -> Pairs:

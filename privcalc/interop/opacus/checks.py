@@ -33,11 +33,8 @@ DISTRIBUTED = (
 WITH_LEDGER = (AdaClipDPOptimizer, *DISTRIBUTED)
 """Only where a ledger draws batches and noise."""
 WHY = {
-    "AdaClipDPOptimizer": ", which divides by the size of the batch, a private number",
-    "DistributedDPOptimizer": ", whose loader leaves out empty batches",
-    "SimpleDistributedPerLayerOptimizer": ", whose loader leaves out empty batches",
-    "DistributedDPOptimizerFastGradientClipping": ", whose loader leaves out empty batches",
-    "FSDPOptimizerFastGradientClipping": ", whose loader leaves out empty batches",
+    AdaClipDPOptimizer: ", which divides by the size of the batch, a private number",
+    **dict.fromkeys(DISTRIBUTED, ", whose loader leaves out empty batches"),
 }
 SMALLEST = 2.0**-100
 """Of clip norms: in single precision there are 24 digits down to 2⁻¹²⁶."""
@@ -49,10 +46,11 @@ RESOLUTION = 2.0**-24
 
 def check_optimizer(optimizer: DPOptimizer, *others: type[DPOptimizer]) -> None:
     """Raise PrivcalcError unless it is of a kind, or of others, whose steps are Gaussians of known noise."""
-    name = type(optimizer).__name__
-    if type(optimizer) not in (*SUPPORTED, *others):
-        allowed = ", ".join(kind.__name__ for kind in SUPPORTED)
-        raise PrivcalcError(f"optimizer = {name}{WHY.get(name, '')}: must be one of {allowed}")
+    kind = type(optimizer)
+    if kind not in (*SUPPORTED, *others):
+        allowed = ", ".join(each.__name__ for each in SUPPORTED)
+        where = "; or a ledger must draw batches and noise (keep_ledger)" if kind in WITH_LEDGER else ""
+        raise PrivcalcError(f"optimizer = {kind.__name__}{WHY.get(kind, '')}: must be one of {allowed}{where}")
     check_clipping(optimizer, optimizer.params)
 
 

@@ -53,7 +53,7 @@ class KeptTensor(DPTensorFastGradientClipping):  # type: ignore[misc]
 
     @classmethod
     def of(cls, loss: DPTensorFastGradientClipping) -> KeptTensor:
-        """The same losses."""
+        """Keep the same losses as this criterion."""
         return cls(loss.module, loss.optimizer, loss.loss_per_sample, loss.loss_reduction)
 
     __mul__, __truediv__, __add__, __sub__, __rsub__, __neg__ = map(_kept, ARITHMETIC)

@@ -162,7 +162,7 @@ class Kept(DPOptimizer):  # type: ignore[misc]
         return self.release(total, self._clip_norm, waiting)
 
     def _draw(self) -> None:
-        """By Opacus."""
+        """Leave the noise to Opacus, which draws it."""
         total = length([p.summed_grad for p in self.params])
         if not total < float("inf"):
             raise PrivcalcError(
@@ -266,20 +266,24 @@ class KeptSharded(KeptGhost):
         return distribute_tensor(noisy.to(p.device, p.dtype), p.device_mesh, p.placements)
 
 
+KINDS: dict[type[Kept], type[DPOptimizer]] = {
+    KeptSharded: FSDPOptimizerFastGradientClipping,
+    KeptGhost: DPOptimizerFastGradientClipping,
+    KeptPerLayer: DPPerLayerOptimizer,
+    KeptAdaptive: AdaClipDPOptimizer,
+    Kept: DPOptimizer,
+}
+"""In whose place each is; the first that fits."""
+
+
 def keep(of: DPOptimizer, expected_batch_size: float | None) -> Kept:
     """An optimizer like another one, which takes no further steps."""
     if not of.params:
         raise PrivcalcError("optimizer: must have parameters that are trained")
     size = expected_batch_size or of.expected_batch_size * getattr(of, "world_size", 1)
-    if isinstance(of, DPPerLayerOptimizer):
-        kept: Kept = KeptPerLayer(of, of.max_grad_norms, size)
-    elif isinstance(of, AdaClipDPOptimizer):
-        kept = KeptAdaptive(of, of.max_grad_norm, size, **{name: getattr(of, name) for name in ADAPTIVE})
-    else:
-        sharded, ghostly = (
-            isinstance(of, kind) for kind in (FSDPOptimizerFastGradientClipping, DPOptimizerFastGradientClipping)
-        )
-        kept = (KeptSharded if sharded else KeptGhost if ghostly else Kept)(of, of.max_grad_norm, size)
+    kind = next(own for own, given in KINDS.items() if isinstance(of, given))
+    more = {name: getattr(of, name) for name in ADAPTIVE} if kind is KeptAdaptive else {}
+    kept = kind(of, getattr(of, "max_grad_norms", of.max_grad_norm), size, **more)
     of.attach_step_hook(_refuse)
     return kept
 

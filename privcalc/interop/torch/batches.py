@@ -31,7 +31,7 @@ from privcalc.ledger.ledger import Ledger
 from privcalc.mechanisms.gaussian import Gaussian
 from privcalc.mechanisms.sampler import released
 from privcalc.run import Mechanism
-from privcalc.standardized import check_standardized
+from privcalc.tripwire import check_standardized
 
 CLIPS, OWNS = Provenance("clipped", by="adapter"), Provenance("clipped", by="loader")
 """What is known of its sums: rows are clipped here; and each is made here, too, of one record."""

@@ -174,7 +174,7 @@ def _remainder(entries: SplitCounts, c: float, step: float, size: int) -> tuple[
 
 
 def _power(z: Complexes, count: int) -> Complexes:
-    """z^count by squaring."""
+    """The power z^count, by repeated squaring."""
     found = np.ones_like(z)
     for bit in bin(count)[2:]:
         found = found * found

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from privcalc.numerics.elementary import repeated
 from privcalc.numerics.floats import TINY, UNIT, Floats
 from privcalc.numerics.interfaces import ProfileValues, RouteFailed
 from privcalc.numerics.solve import Bounds
@@ -64,12 +65,7 @@ def binomial(p: float, odds: float, count: int) -> Masses:
 
 def power(base: Masses, count: int) -> Masses:
     """The sum of ``count`` independent draws, by squaring; each convolution is a sum of products ≥ 0."""
-    law = base
-    for bit in bin(count)[3:]:
-        law = _add(law, law)
-        if bit == "1":
-            law = _add(law, base)
-    return law
+    return repeated(base, count, _add)
 
 
 def _add(a: Masses, b: Masses) -> Masses:
@@ -192,7 +188,7 @@ class Atoms:
 
     @functools.cached_property
     def reach(self) -> float:
-        """The largest |loss|."""
+        """The largest absolute value of a loss."""
         return float(max(abs(self.losses[0]), abs(self.losses[-1])))
 
     def bounds(self, epsilon: float) -> Bounds:
@@ -258,13 +254,6 @@ def enumerate_sums(entries: Iterable[tuple[Atoms | None, int]]) -> Atoms:
             raise RouteFailed("the loss takes too many values")
         return add(a, b, gap)
 
-    laws = []
-    for part, count in parts:
-        law = part
-        for bit in bin(count)[3:]:
-            law = join(law, law)
-            if bit == "1":
-                law = join(law, part)
-        laws.append(law)
+    laws = [repeated(part, count, join) for part, count in parts]
     laws.sort(key=lambda law: law.losses.size)
     return functools.reduce(join, laws)

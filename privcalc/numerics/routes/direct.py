@@ -50,7 +50,7 @@ class Law:
         return np.asarray(np.cumsum(drops)[::-1], dtype=np.float64)
 
     def total(self) -> float:
-        """H(−∞)."""
+        """The total mass H(−∞) of the law."""
         return float(self.mass.sum()) + self.infinity
 
     def scaled(self, factor: float) -> Law:
@@ -226,7 +226,7 @@ def _crossing(direct: Direct, target: float, reach: float) -> tuple[float, float
 
 
 def _slope(direct: Direct, epsilon: float, reach: float) -> float:
-    """−d log δ/dε."""
+    """The slope −d log δ/dε, about."""
     step = 0.005 * max(epsilon, 0.01 * reach)
     near, far = (max(direct.bounds(e)[1], 1e-300) for e in (epsilon, epsilon + step))
     return max(math.log(near / far) / step, 1e-3 / reach)

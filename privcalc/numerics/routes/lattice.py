@@ -40,7 +40,7 @@ A level is a butterfly and a twiddle factor.
 
 
 def kernel_at(s: Complexes, spacing: float) -> Complexes:
-    """κ(s)."""
+    """The transform κ(s) of the lattice's kernel."""
     return np.asarray(expm1(spacing * (s + 1)) * -expm1(-spacing * s) / math.expm1(spacing), dtype=np.complex128)
 
 
@@ -297,7 +297,7 @@ class Estimate:
         self.log_terms = log_w + np.log(np.concatenate([left[2][::-1], right[2]]))
 
     def log_real(self, c: Floats) -> Floats:
-        """About K(c)."""
+        """An estimate of K(c), for plans."""
         z = np.multiply.outer(c, self.epsilon) + self.log_terms
         top = z.max(axis=1)
         log_sum = np.log(np.exp(z - top[:, None]).sum(axis=1)) + top + np.log(c) + np.log1p(c)

@@ -12,16 +12,18 @@ from typing import NamedTuple
 import numpy as np
 
 from privcalc.numerics.floats import TINY, UNIT, Floats
-from privcalc.numerics.routes.contour import CROSS, DIGITS
+from privcalc.numerics.routes.contour import CROSS, DIGITS, priced
 from privcalc.numerics.routes.rules import (
     MOST_NODES,
     Bools,
     Indices,
     Rows,
     Rule,
+    Saddles,
     chernoff,
     distinct,
     log_kappa,
+    saddles,
     size_class,
     turned,
 )
@@ -52,46 +54,6 @@ CUT = 1e-13
 
 REACH = (1.2, 1.5, 1.9, 2.5, 3.5, 5.0, 8.0, 14.0, 25.0, 40.0, 65.0, 100.0, 160.0, 250.0, 400.0, 650.0, 1000.0)
 """Where a line may end, over where it would for a Gaussian loss of the same variance."""
-
-
-class Saddles(NamedTuple):
-    """What points of the axis would give, were each the saddle: ε, log δ(ε) and the curvature.
-
-    They are estimates only.
-    """
-
-    epsilon: Floats
-    log_delta: Floats
-    curvature: Floats
-
-    def between(self, row: Indices, at: Indices, share: Floats) -> tuple[Floats, Floats]:
-        """ε and log δ between points ``at`` and the ones after."""
-        values = (self.epsilon, self.log_delta)
-        low, high = ((1 - share) * y[row, at] + share * y[row, at + 1] for y in values)
-        return low, high
-
-    def crossed(self, row: Indices, epsilon: Floats, log_delta: Floats) -> tuple[Bools, Indices, Floats]:
-        """Whether the points of a row reach ε (log δ, where ε is NaN); the last point before, and how far after it."""
-        given = np.isfinite(epsilon)
-        goal = np.where(given, epsilon, -log_delta)
-        values = np.where(given[:, None], self.epsilon[row], -self.log_delta[row])
-        passed = values >= goal[:, None]
-        number, at = np.arange(row.size), np.argmax(passed, axis=1)
-        known = passed[number, at] & (at > 0)
-        at = np.maximum(at - 1, 0)
-        left, right = values[number, at], values[number, at + 1]
-        return known, at, np.clip((goal - left) / (right - left), 0.0, 1.0)
-
-
-def saddles(c: Floats, k: Floats, h: Floats | float) -> Saddles:
-    """By differences along log c, of step h, at all points but the first and the last."""
-    x = c[:, 1:-1]
-    rise = k[:, 2:] - k[:, :-2]
-    bend = k[:, 2:] - 2 * k[:, 1:-1] + k[:, :-2]
-    curvature = np.maximum((bend / (h * h) - rise / (2 * h)) / x**2, 0.0) + 1 / x**2 + 1 / (1 + x) ** 2
-    epsilon = rise / (2 * h) / x - 1 / x - 1 / (1 + x)
-    log_delta = k[:, 1:-1] - x * epsilon - np.log(x) - np.log1p(x) - 0.5 * np.log(2 * math.pi * curvature)
-    return Saddles(epsilon, log_delta, curvature)
 
 
 class Cells(NamedTuple):
@@ -225,8 +187,7 @@ def place(scan: Scan, cells: Cells) -> Place:
     d = 1.02 * np.maximum(np.maximum(from_left, from_right), 1 / crossing)
     room = np.minimum(*(d[:, None] + crossing * e[:, None] for e, d in zip(epsilons, deltas, strict=True)))
     slack = np.take_along_axis(k, candidates, axis=1) - np.log(crossing) - np.log1p(crossing) - room
-    # A slack of x multiplies every rounding by e^x; a few more nodes are cheap.
-    cost = np.where(inside, np.nan_to_num(d * np.exp(np.clip(0.12 * (slack - 2.5), 0, 600)), nan=math.inf), math.inf)
+    cost = np.where(inside, priced(d, slack), math.inf)
     # Where a cut is felt at the saddle it may not be below; where it is felt everywhere, another cut is needed.
     unfelt = rule.rows.count[:, None] * rule.edge(crossing) <= CUT * np.exp(-np.maximum(slack, 0.0))
     below = np.where(unfelt | ~(unfelt & inside).any(axis=1, keepdims=True), cost, math.inf)

@@ -2,13 +2,15 @@
 
 As ``normal_loss.py`` and ``sampled_gaussian.py``, with every bound an array. What differs is the sum at the nodes of a
 line: M(c + iu)/M(c) − 1 is summed with all its digits, in two factors (``proofs/engine.md``, §§4–8).
+
+And where saddles of K are, by differences.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -254,3 +256,43 @@ def chernoff(c: Floats, k: Floats, error: Floats, epsilon: Floats) -> Floats:
     high, low = np.log1p(c), c * np.log1p(1 / c)
     rounding = 8 * UNIT * (np.abs(k) + c * epsilon + high + low)
     return np.asarray(k + error + rounding - c * epsilon - high - low)
+
+
+class Saddles(NamedTuple):
+    """What points of the axis would give, were each the saddle: ε, log δ(ε) and the curvature.
+
+    They are estimates only.
+    """
+
+    epsilon: Floats
+    log_delta: Floats
+    curvature: Floats
+
+    def between(self, row: Indices, at: Indices, share: Floats) -> tuple[Floats, Floats]:
+        """ε and log δ between points ``at`` and the ones after."""
+        values = (self.epsilon, self.log_delta)
+        low, high = ((1 - share) * y[row, at] + share * y[row, at + 1] for y in values)
+        return low, high
+
+    def crossed(self, row: Indices, epsilon: Floats, log_delta: Floats) -> tuple[Bools, Indices, Floats]:
+        """Whether the points of a row reach ε (log δ, where ε is NaN); the last point before, and how far after it."""
+        given = np.isfinite(epsilon)
+        goal = np.where(given, epsilon, -log_delta)
+        values = np.where(given[:, None], self.epsilon[row], -self.log_delta[row])
+        passed = values >= goal[:, None]
+        number, at = np.arange(row.size), np.argmax(passed, axis=1)
+        known = passed[number, at] & (at > 0)
+        at = np.maximum(at - 1, 0)
+        left, right = values[number, at], values[number, at + 1]
+        return known, at, np.clip((goal - left) / (right - left), 0.0, 1.0)
+
+
+def saddles(c: Floats, k: Floats, h: Floats | float) -> Saddles:
+    """By differences along log c, of step h, at all points but the first and the last."""
+    x = c[:, 1:-1]
+    rise = k[:, 2:] - k[:, :-2]
+    bend = k[:, 2:] - 2 * k[:, 1:-1] + k[:, :-2]
+    curvature = np.maximum((bend / (h * h) - rise / (2 * h)) / x**2, 0.0) + 1 / x**2 + 1 / (1 + x) ** 2
+    epsilon = rise / (2 * h) / x - 1 / x - 1 / (1 + x)
+    log_delta = k[:, 1:-1] - x * epsilon - np.log(x) - np.log1p(x) - 0.5 * np.log(2 * math.pi * curvature)
+    return Saddles(epsilon, log_delta, curvature)

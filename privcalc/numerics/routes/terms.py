@@ -129,6 +129,6 @@ class Family:
 
 
 def log_sum(x: Floats) -> float:
-    """log Σ e^x."""
+    """The logarithm log Σ e^x, without overflow."""
     top = float(x.max())
     return top + math.log(float(np.exp(x - top).sum())) if math.isfinite(top) else top

@@ -1,4 +1,4 @@
-"""What the budget of a filter adds up: μ², ρ, ε, or ε(α) at several orders, exactly where a mechanism allows it."""
+"""What the cap of a filter adds up: μ², ρ, ε, or ε(α) at several orders, exactly where a mechanism allows it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from privcalc.relation import REPLACE_ONE, Relation
 from privcalc.run import Mechanism
 
 INFINITE = None
-"""The cost of a mechanism that no finite budget pays for."""
+"""The cost of a mechanism that no finite cap pays for."""
 
 
 def rounded(value: Fraction, *, up: bool) -> float:
@@ -59,7 +59,7 @@ def _bound(values: Floats | float) -> list[Fraction] | None:
 
 
 class Kind:
-    """What a budget adds up, and how it is shown."""
+    """What a cap adds up, and how it is shown."""
 
     def costs(self, mechanism: Mechanism, relation: Relation) -> list[Fraction] | None:
         """What a use costs, and adds up; None if infinite."""
@@ -77,12 +77,12 @@ class Kind:
         return Fraction(0)
 
     def shown(self, sums: list[Fraction], *, up: bool) -> float | Floats:
-        """The budget and what was spent, as floats."""
+        """The cap and what was spent, as floats."""
         return rounded(sums[0], up=up)
 
 
 class Squares(Kind):
-    """Σμ²."""
+    """The sum of μ², for Gaussian DP."""
 
     def costs(self, mechanism: Mechanism, relation: Relation) -> list[Fraction] | None:
         """μ² of each use, of mechanisms that are exactly Gaussian; choices add nothing here."""
@@ -95,31 +95,31 @@ class Squares(Kind):
             mus = [mu for mu in gdps if mu is not None]
             if len(mus) < len(gdps):
                 raise errors.PrivcalcError(
-                    f"mechanism = {mechanism}: must be exactly Gaussian, or a choice, under {relation} for a budget of "
-                    "mu; use a budget of rho, or of orders and epsilons"
+                    f"mechanism = {mechanism}: must be exactly Gaussian, or a choice, under {relation} for a cap of "
+                    "mu; use a cap of rho, or of orders and epsilons"
                 )
             found = _bound(np.max(mus) * (1 + 8 * UNIT))
             return found and [found[0] ** 2]
         return [exact]
 
     def choice(self, mechanism: Mechanism, relation: Relation) -> float:
-        """Its range."""
+        """The range of a choice's loss."""
         return 0.0 if _gaussian(mechanism, relation) is not None else mechanism.pairs(relation).choice
 
     def together(self, levels: Mapping[float, int]) -> Fraction | None:
-        """Their μ² (``proofs/filters.md``)."""
+        """The μ² of all choices together (``proofs/filters.md``)."""
         if not levels:
             return Fraction(0)
         mu = gaussian_mu(tuple(sorted(levels.items(), reverse=True)))
         return Fraction(mu) ** 2 if math.isfinite(mu) else INFINITE
 
     def shown(self, sums: list[Fraction], *, up: bool) -> float | Floats:
-        """μ."""
+        """The level as μ, in words."""
         return root(sums[0], up=up)
 
 
 class Concentrated(Kind):
-    """Σρ."""
+    """The sum of ρ, for zCDP."""
 
     def costs(self, mechanism: Mechanism, relation: Relation) -> list[Fraction] | None:
         """ρ of each use, of mechanisms with ξ = 0."""
@@ -128,16 +128,14 @@ class Concentrated(Kind):
             return [square / 2]
         rho, xi = mechanism.zcdp(relation=relation)
         if xi != 0:
-            raise errors.PrivcalcError(
-                f"mechanism = {mechanism}: must have xi = 0 for a budget of rho, its xi is {xi!r}"
-            )
+            raise errors.PrivcalcError(f"mechanism = {mechanism}: must have xi = 0 for a cap of rho, its xi is {xi!r}")
         if type(mechanism) is ZCDP:
             return [Fraction(mechanism.rho)]
         return _bound(rho)
 
 
 class Losses(Kind):
-    """Σε."""
+    """The sum of ε, for pure DP."""
 
     def costs(self, mechanism: Mechanism, relation: Relation) -> list[Fraction] | None:
         """The largest loss of each use."""
