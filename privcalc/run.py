@@ -117,7 +117,7 @@ class Run(Questions):
 
 NEEDS = (
     *("normaliser", "clip_norm", "candidates", "questions", "monotone", "parts", "keys", "trials", "guarantee"),
-    "reports",
+    *("reports", "iterates"),
 )
 """Lines of a certificate that the use of a mechanism may need; a scheme needs ``sampling`` by itself."""
 

@@ -57,6 +57,8 @@ class Assumptions:
         trials: "drawn": the number of trials of a ``RandomTrials`` was drawn from its distribution, independently of
             the data; all were made, and alike; the score is made of a trial's own private output and of public data;
             the best one only is released.
+        iterates: "last only": of a ``LastIterate`` nothing but its last weights is ever released or looked at, its
+            steps were fixed beforehand, and each contracts as it says.
         labels: what the labels of releases come from, which certificates publish: a loop over the groups that occur in
             private records tells which do.
         public_records: where records come from that are used without noise.
@@ -95,6 +97,7 @@ class Assumptions:
     parts: Annotated[Literal["disjoint"] | None, "ledger.md"] = None
     keys: Annotated[Literal["kept"] | None, "thresholded_counts.md"] = None
     trials: Annotated[Literal["drawn"] | None, "tuning.md"] = None
+    iterates: Annotated[Literal["last only"] | None, "last_iterate.md"] = None
     labels: Annotated[Origin | None, "ledger.md"] = None
     public_records: Annotated[Origin | None, "assumptions.md"] = None
     start: Annotated[Start | None, "assumptions.md"] = None
