@@ -20,6 +20,7 @@ from privcalc.certificate.json_schema import json_schema
 from privcalc.serial import indented
 
 ROOT = Path(__file__).parents[1]
+VERIFIER = ROOT / "build" / "verify"
 MATHJAX = "static/mathjax/es5/tex-svg.js"
 CODE = re.compile(
     r"(^ *(?:```|~~~).*?^ *(?:```|~~~) *$|^ {4}[^\n]*$|`[^`\n]+`|\$\$.*?\$\$|\$[^$]+\$)", re.DOTALL | re.MULTILINE
@@ -78,6 +79,8 @@ def on_files(files: Any, config: Any) -> None:
             files.append(File.generated(config, site, abs_src_path=str(ROOT / path)))
     for kind in ("certificate", "ledger"):
         files.append(File.generated(config, f"schemas/{kind}.json", content=indented(json_schema(kind))))
+    for built in VERIFIER.glob("[vS]*"):  # the page that checks certificates, where it was made: docs/verifier
+        files.append(File.generated(config, built.name, abs_src_path=str(built)))
     files.append(File.generated(config, "assets/tex-svg.js", content=(package("mathjax") / MATHJAX).read_bytes()))
 
 

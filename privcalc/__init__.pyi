@@ -23,6 +23,7 @@ from .mechanisms.fixed_size import FixedSizeSampled, ShuffledEpoch, WithReplacem
 from .mechanisms.gaussian import Gaussian
 from .mechanisms.guarantees import GDP, RDP, ZCDP, ApproxDP, PureDP
 from .mechanisms.laplace import Laplace
+from .mechanisms.last_iterate import LastIterate
 from .mechanisms.noisy_max import NoisyMax, PermuteAndFlip
 from .mechanisms.parallel import Parallel
 from .mechanisms.poisson import PoissonSampled
@@ -69,6 +70,7 @@ __all__ = [
     "Guarantee",
     "IndividualFilter",
     "Laplace",
+    "LastIterate",
     "Ledger",
     "Mechanism",
     "NoisyMax",

@@ -8,16 +8,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from numbers import Real
-from typing import Any, Literal, NoReturn
-
-import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from privcalc import errors
 from privcalc.errors import PrivcalcError
 from privcalc.notebook import Number
-from privcalc.numerics.floats import Floats
 from privcalc.relation import Relation, check_relation
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import DTypeLike, NDArray
+
+    from privcalc.numerics.floats import Floats
 
 __all__ = ["Enclosure", "Enclosures", "Guarantee", "check_answers", "downward", "upward"]
 
@@ -245,12 +247,14 @@ class Enclosures:
     delta: Floats | None = None
 
     def __post_init__(self) -> None:
-        if not np.all(self.lower <= self.upper):  # also catches NaN
+        if not (self.lower <= self.upper).all():  # also catches NaN
             raise ArithmeticError("the bounds of an answer contradict each other")
 
     @property
     def width(self) -> Floats:
         """The absolute width, upper − lower."""
+        import numpy as np
+
         return np.where(self.lower == self.upper, 0.0, self.upper - self.lower)
 
     def __len__(self) -> int:
@@ -263,6 +267,8 @@ class Enclosures:
         return Enclosure(float(lower), float(self.upper[at]), self.relation, str(self.route[at]), self.safe, delta)
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
+        import numpy as np
+
         safe = self.upper if self.safe == "upper" else self.lower
         return np.array(safe, dtype=dtype, copy=copy is not False)
 

@@ -17,10 +17,11 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, SupportsFloat, TypeVar, cast
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
-
 from privcalc import keywords
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import ArrayLike, NDArray
 
 __all__ = ["BudgetExceeded", "Contradiction", "NotConfirmed", "PrivcalcError", "PrivcalcWarning", "Unreachable"]
 
@@ -238,9 +239,12 @@ def group_size(size: object, records: object = None) -> int:
     return old
 
 
+NUMPY_BOOL = ("numpy.bool", "numpy.bool_")
+
+
 def flag(name: str, value: object) -> bool:
     """Return True or False, and nothing that only counts as one of them."""
-    if not isinstance(value, (bool, np.bool_)):
+    if not isinstance(value, bool) and f"{type(value).__module__}.{type(value).__name__}" not in NUMPY_BOOL:
         raise PrivcalcError(f"{name} = {value!r}: must be True or False")
     return bool(value)
 
@@ -260,7 +264,7 @@ def function(name: str, value: object, what: str) -> None:
 def orders(name: str, value: ArrayLike) -> NDArray[np.float64]:
     """Return Rényi orders: an array of numbers > 1, ∞ included."""
     array = floats(name, value, "numbers > 1 (inf included)")
-    if array.size == 0 or not np.all(array > 1):
+    if array.size == 0 or not (array > 1).all():
         raise PrivcalcError(f"{name} = {value!r}: must be numbers > 1 (inf included)")
     return array
 
@@ -282,6 +286,8 @@ def array(name: str, values: object) -> NDArray[Any]:
 
     Errors show no values, which may be private.
     """
+    import numpy as np  # arrays only: what a certificate says is checked without it
+
     if isinstance(values, np.ma.MaskedArray):
         raise PrivcalcError(f"{name}: must not be masked, because what is behind the mask would be used; fill it first")
     if is_tensor(values):
@@ -310,6 +316,8 @@ def numbers(name: str, values: object) -> NDArray[Any]:
 
 def floats(name: str, values: object, allowed: str) -> NDArray[np.float64]:
     """Return public parameters as doubles: of any numbers, also such as fractions."""
+    import numpy as np
+
     found = array(name, values)
     if found.dtype.kind == "O":
         flat = [real(name, value, allowed, low=-math.inf, high=math.inf) for value in found.ravel()]
@@ -321,6 +329,8 @@ def floats(name: str, values: object, allowed: str) -> NDArray[np.float64]:
 
 def each(name: str, values: object, check: Callable[[str, Any], float]) -> NDArray[np.float64]:
     """Return public parameters as doubles, each of which passes the check of a single one; errors name its place."""
+    import numpy as np
+
     found = array(name, values).astype(object) if hasattr(values, "dtype") else np.asarray(values, dtype=object)
     flat = found.ravel()
     where = (", ".join(map(str, place)) for place in np.ndindex(found.shape))
@@ -341,7 +351,7 @@ def is_tensor(values: object) -> bool:
 def _is_scalar(value: object) -> bool:
     """Whether it may be one real number: no array, and no kind that float() makes one of."""
     dimensions: object = getattr(value, "ndim", 0)
-    if isinstance(value, (bool, str, bytes, np.ma.MaskedArray)) or dimensions:
+    if isinstance(value, (bool, str, bytes)) or hasattr(value, "mask") or dimensions:
         return False
     kind = f"{getattr(value, 'dtype', 'int')}".removeprefix("torch.")
     return kind.startswith(("int", "uint", "float", "bfloat"))

@@ -12,7 +12,6 @@ from typing import Any, Literal
 
 from privcalc import errors
 from privcalc.errors import PrivcalcError
-from privcalc.mechanisms.exponential import ExponentialMechanism
 from privcalc.relation import ADD_OR_REMOVE_ONE, REPLACE_ONE, Relation, check_relation
 from privcalc.rigorous.description import RefusedError, finite_claims
 from privcalc.run import Mechanism, Run
@@ -119,7 +118,11 @@ def prove_certificate(document: Mapping[str, Any], progress: Callable[[str], Non
 
 
 def prove_claims(
-    run: Run, relation: Relation, claims: Iterable[tuple[float, float]], progress: Callable[[str], None] | None = None
+    run: Run,
+    relation: Relation,
+    claims: Iterable[tuple[float, float]],
+    progress: Callable[[str], None] | None = None,
+    watch: Callable[[Proof], None] | None = None,
 ) -> tuple[Proof, ...]:
     """Prove several claims (ε, δ) of a run, each once.
 
@@ -128,6 +131,7 @@ def prove_claims(
         relation: the neighbouring relation.
         claims: (ε, δ).
         progress: as of :func:`prove`; with an empty text it only says that time has passed.
+        watch: called with each proof when it is done.
     """
     from privcalc.rigorous.direction import silent  # python-flint is imported to prove only
     from privcalc.rigorous.proof import Finding, Prover
@@ -152,6 +156,8 @@ def prove_claims(
         found.append(
             Proof(finding.verdict, epsilon, delta, relation, *ends, finding.working, pages, time.perf_counter() - start)
         )
+        if watch is not None:
+            watch(found[-1])
     return tuple(found)
 
 
@@ -163,6 +169,6 @@ def pages_of_proof(run: Run, relation: Relation) -> tuple[str, ...]:
     own = [type(mechanism).page for mechanism in mechanisms]
     if relation is REPLACE_ONE and "poisson.md" in own:
         own.append("replace_one.md")
-    if ExponentialMechanism.page in own:
+    if "exponential.md" in own:
         own.append("choices.md")
     return tuple(dict.fromkeys([*own, "conversions.md", "rigorous.md"]))

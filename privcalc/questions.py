@@ -7,22 +7,22 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast, overload
 
-from numpy.typing import ArrayLike, NDArray
-
 from privcalc import errors
 from privcalc.enclosure import Enclosure, Enclosures
 from privcalc.errors import suggests
 from privcalc.notebook import Card
-from privcalc.numerics.floats import Floats
 from privcalc.relation import ADD_OR_REMOVE_ONE, Relation
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # a description is read, and compared, without the engine
+    from numpy.typing import ArrayLike, NDArray
+
     from privcalc.composition.ask import Answers
+    from privcalc.numerics.floats import Floats
+
+    Many = Sequence[Any] | NDArray[Any]
+    """Where a number stands: an array, or a list, of some."""
 
 __all__ = ["Questions"]
-
-Many = Sequence[Any] | NDArray[Any]
-"""Where a number stands: an array, or a list, of some."""
 
 
 class Questions(Card, ABC):

@@ -8,22 +8,23 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import importlib
+import importlib.util
 import pkgutil
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from privcalc import errors
-from privcalc.composition.ask import Answers
-from privcalc.composition.sides import Group, Sides, compose
 from privcalc.errors import PrivcalcError, Suggesting
-from privcalc.pairs.dominating import Pairs
-from privcalc.pairs.gaussian import GaussianPair
-from privcalc.pairs.pair import Pair
 from privcalc.questions import Questions
 from privcalc.relation import REPLACE_ONE, Relation
+
+if TYPE_CHECKING:  # a run is read and compared without the engine, which is asked for numbers only
+    from privcalc.composition.ask import Answers
+    from privcalc.composition.sides import Sides
+    from privcalc.pairs.dominating import Pairs
+    from privcalc.pairs.pair import Pair
 
 __all__ = ["Additive", "ByNumber", "Grouped", "Mechanism", "Run", "Shown", "known"]
 
@@ -93,15 +94,22 @@ class Run(Questions):
 
     def _sides(self, relation: Relation) -> Sides:
         """The composed directions under a relation."""
+        from privcalc.composition.sides import compose
+
         return compose(
             [(pairs, n * count) for mechanism, count in self.entries for pairs, n in mechanism.turns(relation)]
         )
 
     def _answers(self, relation: Relation, group_size: int = 1) -> Answers:
+        from privcalc.composition.ask import Answers
+        from privcalc.composition.sides import Group
+
         return Answers(self._sides, relation, Group(group_size, self._group) if group_size > 1 else None)
 
     def _group(self, relation: Relation, removed: int, added: int, total: int) -> Sides | None:
         """The same for two data sets that differ in so many records; None where only a chain of neighbours is known."""
+        from privcalc.composition.sides import compose
+
         found = [(mechanism.group(relation, removed, added, total), count) for mechanism, count in self.entries]
         known = [(pairs, count) for pairs, count in found if pairs is not None]
         return compose(known) if len(known) == len(found) else None
@@ -109,12 +117,18 @@ class Run(Questions):
 
 NEEDS = (
     *("normaliser", "clip_norm", "candidates", "questions", "monotone", "parts", "keys", "trials", "guarantee"),
-    "reports",
+    *("reports", "iterates"),
 )
 """Lines of a certificate that the use of a mechanism may need; a scheme needs ``sampling`` by itself."""
 
 KINDS: dict[str, type[Mechanism]] = {}
 """The registry: mechanisms by their name in JSON. A class enters when it is defined."""
+
+ENGINE = importlib.util.find_spec("privcalc.mechanisms") is not None
+"""Not where a certificate is checked by ball arithmetic alone (``docs/verifier``): nothing is computed there."""
+
+PARTS: dict[str, type] = {}
+"""Values that mechanisms are made of, written down alike; ``privcalc.strategies`` enters its own."""
 
 
 class Mechanism(Questions, metaclass=Suggesting):
@@ -232,6 +246,9 @@ class Mechanism(Questions, metaclass=Suggesting):
         At most so many each, and ``total`` together. Under replace-one both are the number of those replaced. None
         where they are not known: the rule for a chain of neighbours is the best bound.
         """
+        from privcalc.pairs.dominating import Pairs
+        from privcalc.pairs.gaussian import GaussianPair
+
         pairs = self.pairs(relation)
         if pairs.attained is not None or pairs.forward.gdp is None or pairs.backward.gdp != pairs.forward.gdp:
             return None
@@ -348,7 +365,8 @@ class Additive(Mechanism):
 
 def known() -> dict[str, type[Mechanism]]:
     """The registry of all mechanisms by their name in JSON, those included that nobody has asked for yet."""
-    _load()
+    if ENGINE:
+        _load()
     return KINDS
 
 

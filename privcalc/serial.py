@@ -23,18 +23,7 @@ from privcalc.errors import NotConfirmed, PrivcalcError
 from privcalc.errors import count as whole
 from privcalc.files import DOCUMENT, read_whole
 from privcalc.relation import Relation
-from privcalc.run import KINDS, Mechanism, Run, known
-from privcalc.strategies import (
-    BLT,
-    BallsInBins,
-    CyclicPoisson,
-    Dense,
-    FixedOrder,
-    MinSeparation,
-    SquareRoot,
-    Toeplitz,
-    Tree,
-)
+from privcalc.run import KINDS, PARTS, Mechanism, Run, known
 
 __all__ = [
     "Field",
@@ -53,12 +42,6 @@ DEEPEST = 60
 
 _OTHERS = bytes(set(range(256)) - set(b"[]{}"))
 _STEPS = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
-
-_PARTS = {
-    part.__name__: part
-    for part in (Toeplitz, SquareRoot, BLT, Dense, Tree, MinSeparation, FixedOrder, CyclicPoisson, BallsInBins)
-}
-"""Values that mechanisms are made of, written down alike."""
 
 _ARGUMENTS = {"level": "epsilon", "failure": "delta", "base": "run"}
 """Fields that are not called as their argument is, because ``epsilon`` and ``run`` are questions."""
@@ -209,10 +192,15 @@ def mechanism_to_json(mechanism: Mechanism) -> Json:
     return _described(kind, mechanism)
 
 
+def argument_of(field: dataclasses.Field[Any]) -> str:
+    """What a field is called in JSON."""
+    return str(field.metadata.get("argument", _ARGUMENTS.get(field.name, field.name)))
+
+
 def _described(kind: str, value: Any) -> Json:
     """Its kind and its fields, not later ones that have their default: older texts stay as they are."""
     fields = {
-        field.metadata.get("argument", _ARGUMENTS.get(field.name, field.name)): getattr(value, field.name)
+        argument_of(field): getattr(value, field.name)
         for field in dataclasses.fields(value)
         if "since" not in field.metadata or getattr(value, field.name) != field.default
     }
@@ -240,15 +228,15 @@ def _made(value: object) -> object:
     """The object that JSON describes."""
     if not isinstance(value, Mapping) or not isinstance(value.get("kind"), str):
         raise PrivcalcError(f"mechanism = {value!r}: must be an object with a kind")
-    kinds: Mapping[str, type[Mechanism]] = KINDS if (kind := value["kind"]) in {*KINDS, *_PARTS} else known()
-    if kind not in kinds and kind not in _PARTS:
+    kinds: Mapping[str, type[Mechanism]] = KINDS if (kind := value["kind"]) in {*KINDS, *PARTS} else known()
+    if kind not in kinds and kind not in PARTS:
         raise NotConfirmed(
-            f"kind = {kind!r}: must be one of {', '.join(sorted([*kinds, *_PARTS]))}; one of your own is known in a "
+            f"kind = {kind!r}: must be one of {', '.join(sorted([*kinds, *PARTS]))}; one of your own is known in a "
             "process that imported it, and Certificate.verify(seconds=math.inf) checks in this one"
         )
     try:
         arguments: Json = {name: _decode(name, item) for name, item in value.items() if name != "kind"}
-        found: object = kinds[kind].of_json(**arguments) if kind in kinds else _PARTS[kind](**arguments)
+        found: object = kinds[kind].of_json(**arguments) if kind in kinds else PARTS[kind](**arguments)
     except PrivcalcError:
         raise
     except (TypeError, ValueError, ArithmeticError, RecursionError) as error:
@@ -283,7 +271,7 @@ def run_from_json(value: object) -> Run:
 def _encode(value: object) -> object:
     if isinstance(value, Mechanism):
         return mechanism_to_json(value)
-    if type(value).__name__ in _PARTS:
+    if type(value).__name__ in PARTS:
         return _described(type(value).__name__, value)
     if isinstance(value, (Mechanism, Run)):
         return run_to_json(value.run)

@@ -117,6 +117,7 @@ EXAMPLES = [
     pc.WithReplacementSampled(pc.Gaussian(2.0), 3, 30),
     pc.ShuffledEpoch(pc.Gaussian(2.0)),
     pc.CorrelatedGaussian(4.0, pc.strategies.Toeplitz([1, 0.5], 9), pc.strategies.MinSeparation(3)),
+    pc.LastIterate(4.0, 30, 0.9, capped=True),
     pc.Parallel([pc.Gaussian(2.0), pc.Laplace(3.0)]),
     pc.RandomTrials(pc.Gaussian(3.0) * 2, mean=3, distribution="geometric"),
 ]

@@ -26,8 +26,6 @@ LEFT = """## What else is not here
 * Users (`dope-users`), AdaMix's parts and percentiles (Figs. 5 and 7, `adamix-5`), another domain (`adamix-3`),
   pairs of classes (`pillar-3`, `pillar-selection`):
   `python -m benchmarks.figures NAME --images FOLDER --texts WHEEL`; pages are in `figures`.
-* On news self-training, PPGD, NGD and DP-LS; PILLAR with self-training: for want of hours. So Figure 1 and Table 1
-  of AdaMix are judged, beside these, by Fashion-MNIST alone.
 * AdaMix's Figure 1 with its attack (`adamix-1`): the command runs, no numbers of the learners as they are were stored.
 * Cells of optional grids that have no row above were not run, for want of hours: of `sizes` most learners that take
   labels, of `shots` some with 10,000, of `large` those that sample batches, and probe.

@@ -9,13 +9,14 @@ to first order. Proofs: ``proofs/audit_majorant.md``, ``proofs/audit_few.md``.
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from privcalc.audit.panels import Sheet
+from privcalc.audit.panels import BLOCK, Sheet
 from privcalc.audit.polynomial import Line, NormTable
 from privcalc.audit.sums import Bank
 from privcalc.numerics.floats import UNIT, Complexes, Floats
@@ -29,9 +30,6 @@ _PASSES, _NEAR, _TRIES = 30, 1e-7, 6
 
 _FINE = 1e-4
 """Share of δ that may be added for gaps without their signs."""
-
-_BLOCK = 32
-"""Nodes, a multiple of which a sum is in two factors."""
 
 
 class Majorant(NamedTuple):
@@ -48,6 +46,7 @@ class Majorant(NamedTuple):
     deficit: float
 
 
+@functools.lru_cache(maxsize=16)
 def weights(c: float, step: float, size: int) -> Majorant:
     """ω_k, bounds of their roundings, and D such that, with P = 2π/step, for every real ε and every distribution of L,
 
@@ -86,7 +85,7 @@ class Contour:
     Attributes:
         line: where it runs.
         k: K(c), shape (n,).
-        f: ω_k e^{K(c + iu) − K(c)}, shape (n, size).
+        f: ω_k e^{K(c + iu) − K(c)} at the first nodes, shape (n, any).
         fixed: what its errors add to the sum of f, without the gaps of the tables, shape (n,).
         turning: the same for every unit of |ε|, shape (n,).
         unsigned: what the gaps add at most, shape (n,).
@@ -102,18 +101,36 @@ class Contour:
     rest: list[tuple[NormTable, Floats, int]]
 
     @classmethod
-    def of(cls, parts: list[Bank], sheets: dict[float, Sheet], tables: list[NormTable | None]) -> Contour:
-        """Products of the largest steps, by the sheet of their rate, sums of the others."""
+    def of(
+        cls,
+        parts: list[Bank],
+        sheets: dict[float, Sheet],
+        tables: list[NormTable | None],
+        end: int | None = None,
+        tail: Floats | float = 0.0,
+    ) -> Contour:
+        """Products of the largest steps, by the sheet of their rate, sums of the others.
+
+        Args:
+            parts: the records.
+            sheets: of every rate that is sampled.
+            tables: of the other steps; a part without any has none.
+            end: how many nodes are evaluated, a multiple of BLOCK; None: all.
+            tail: bounds of Σ |ω_k||e^{K − K(c)}| over all that follow, shape (n,).
+        """
         line, n = next(iter(sheets.values())).line, len(parts[0].reach)
-        k, product = np.zeros(n), np.ones((1, line.size), dtype=np.complex128)
-        missed = np.zeros((1, line.size))
+        end = line.size if end is None else end
+        k, product = np.zeros(n), np.ones((1, end), dtype=np.complex128)
+        missed = np.zeros((1, end))
         for rate, sheet in sheets.items():
             largest = np.concatenate([part.largest for part in parts if part.rate == rate], axis=1)
-            own = sheet.product(largest)
+            if not largest.size:
+                continue
+            own = sheet.product(largest, end)
             # No factor exceeds 1, at most a computed one by what it misses.
             k, product, missed = k + own.k, product * own.ratio, missed + own.error + missed * own.error
         known = [(part, table) for part, table in zip(parts, tables, strict=True) if table is not None]
-        size = min([line.size, *(table.vague.size for _, table in known)])
+        size = min([end, *(table.vague.size for _, table in known)])
         power = np.zeros((n, size), dtype=np.complex128)
         gap, others = np.zeros((2, n, size))
         rest = []
@@ -130,22 +147,23 @@ class Contour:
         power = np.exp(power - at_c[:, None])
         # |e^K| ≤ e^{K(c)}, whatever is known of its argument.
         moduli = np.abs(product)
-        lost = (missed + moduli) * np.exp(error[:, :1])
+        lost = np.broadcast_to((missed + moduli) * np.exp(error[:, :1]), (n, end)).copy()
         # e^E for what is missed, E, is 1, E's part with a sign, and this.
         beyond = np.expm1(error) - error + others
         now = np.abs(power) * (missed[:, :size] * np.exp(error) + moduli[:, :size] * beyond)
         better = now < lost[:, :size]
         omega, omega_error, deficit = weights(line.c, line.step, line.size)
-        fixed = lost @ omega_error + deficit * lost[:, 0]
+        omega, omega_error = omega[:end], omega_error[:end]
+        fixed = lost @ omega_error + deficit * lost[:, 0] + tail * (1 + missed[:, 0]) * np.exp(error[:, 0])
         lost[:, :size] = np.where(better, now, lost[:, :size])
-        product = np.broadcast_to(product, (n, line.size)) * omega
+        product = np.broadcast_to(product, (n, end)) * omega
         product[:, :size] *= np.where(better, power, 0.0)
         product[:, size:] = 0.0
         moduli = np.abs(product)
         signed = moduli[:, :size] * np.where(better, gap, 0.0)
-        fixed = (fixed + lost @ np.abs(omega)) * (1 + 1e-9) + 8 * line.size * UNIT * signed.sum(axis=1)
-        fixed += UNIT * (8 * line.size + 96 + 32 * np.abs(k) + 32 * np.abs(at_c)) * moduli.sum(axis=1)
-        u = line.step * np.arange(line.size)
+        fixed = (fixed + lost @ np.abs(omega)) * (1 + 1e-9) + 8 * end * UNIT * signed.sum(axis=1)
+        fixed += UNIT * (8 * end + 96 + 32 * np.abs(k) + 32 * np.abs(at_c)) * moduli.sum(axis=1)
+        u = line.step * np.arange(end)
         turning = 8 * UNIT * (moduli @ u + signed @ u[:size])
         return cls(line, k + at_c, product, fixed, turning, signed.sum(axis=1) * (1 + 1e-9), rest)
 
@@ -199,11 +217,14 @@ class Contour:
         ratio = weights(line.c, line.step, some).weights / weights(line.c, line.step, line.size).weights[:some]
         next_ = epsilon + 1e-4 * epsilon + 1e-6
         here, there = self._sums(epsilon)[0].real, self._sums(next_)[0].real
-        coarse = self._sums(epsilon, self.f[:, :some] * ratio)[0].real
+        used = min(some, self.f.shape[1])
+        coarse = self._sums(epsilon, self.f[:, :used] * ratio[:used])[0].real
         true = here - 9 / 7 * (coarse - here)  # the majorant's price falls like 1/size²
         logs = [self._log(total, at) for total, at in ((here, epsilon), (there, next_), (true, epsilon))]
         found = (math.log(delta) - logs[2]) / (logs[0] - logs[1])
-        return np.asarray(np.where(epsilon > 0, np.nan_to_num(found, nan=math.inf), 0.0), dtype=np.float64)
+        return np.asarray(
+            np.where(epsilon > 0, np.abs(np.nan_to_num(found, nan=math.inf, neginf=math.inf)), 0.0), dtype=np.float64
+        )
 
     def _newton(self, epsilon: Floats) -> tuple[Floats, Floats]:
         """log of about an upper bound of δ(ε), without gaps, and its slope."""
@@ -232,10 +253,10 @@ class Contour:
     def _sums(self, epsilon: Floats, f: Complexes | None = None) -> tuple[Complexes, Complexes]:
         """Σ f_k e^{−iu_kε}, and the same with every term times k."""
         f = self.f if f is None else f
-        turn, j = -1j * self.line.step * epsilon[:, None], np.arange(_BLOCK)
-        starts = np.arange(0, f.shape[1], _BLOCK)
+        turn, j = -1j * self.line.step * epsilon[:, None], np.arange(BLOCK)
+        starts = np.arange(0, f.shape[1], BLOCK)
         small, large = np.exp(turn * j), np.exp(turn * starts)
-        inner = f.reshape(len(f), -1, _BLOCK) @ np.stack([small, small * j], axis=-1)
+        inner = f.reshape(len(f), -1, BLOCK) @ np.stack([small, small * j], axis=-1)
         total = (large * inner[:, :, 0]).sum(axis=-1)
         return total, (large * (inner[:, :, 1] + inner[:, :, 0] * starts)).sum(axis=-1)
 

@@ -15,8 +15,10 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from privcalc.audit.polynomial import NODES, THETA, TO_CHEBYSHEV, Line, NormTable, Panel, TableFailed, fit
+from privcalc.audit.sums import Bank
 from privcalc.numerics.elementary import log1p
 from privcalc.numerics.floats import UNIT, Complexes, Floats
 from privcalc.numerics.interfaces import RealValues
@@ -24,11 +26,17 @@ from privcalc.numerics.routes.many import pieces
 from privcalc.numerics.routes.rules import Indices, Rows, Rule, rules
 from privcalc.numerics.special import mills
 
+BLOCK = 16
+"""Nodes, a multiple of which is evaluated."""
+
 PANELS = 40
 """Panels below the largest x."""
 
 _DROPPED = 1e-13
 """Share of M(c; x) that coefficients may have which are left out where many records are multiplied."""
+
+_RADII = (6.0, 4.0, 3.0, 2.3)
+"""Parameters of ellipses: large ones make an interpolant better, but M may explode there."""
 
 _LEBESGUE = 2 / math.pi * math.log(NODES) + 1
 
@@ -73,7 +81,9 @@ class Sheet:
         errors: bounds of what they miss, relative to M(c; x)e^{−ℓ(x)}, shape (PANELS, size).
         chords: ℓ(x) = chords[0] + chords[1]·x, shape (2, PANELS).
         logs: f = log M/x on the panels, ascending; where it is unknown ``missed`` is infinite.
+        falls: β ≥ 0 with |M(s; x)| ≤ M(c; x)·e^{−βx} on the panels, shape (PANELS, size).
         slope: bound of ∂M(c; x)/∂x below the panels.
+        known: up to where panels are known; 0 without any.
     """
 
     line: Line
@@ -84,24 +94,21 @@ class Sheet:
     errors: Floats
     chords: Floats
     logs: list[Panel]
+    falls: Floats
     slope: float
+    known: float
 
     @classmethod
     def of(cls, law: Law, line: Line, top: float) -> Sheet:
-        """By interpolation at points where M is known from quadrature, up to the largest x, ``top``.
-
-        Raises:
-            TableFailed: if M is too large, or needs too many points of a quadrature.
-        """
+        """By interpolation at points where M is known from quadrature, up to x = ``top``, or as far as it is."""
         edges = np.asarray(top * 2.0 ** (-0.5 * np.arange(PANELS + 1)), dtype=np.float64)
         grid = top * 2.0 ** (np.arange(18, -8 * PANELS - 18, -1) / 16)
         log_m, slack = _log_real(law, line.c, grid)
-        if not (log_m + slack < 600).all():
-            raise TableFailed("the transform is not known")
-        chords, errors = np.empty((2, PANELS)), np.empty((PANELS, line.size))
-        polynomials, orders = np.empty((PANELS, NODES, 2 * line.size)), np.empty(PANELS, dtype=np.intp)
+        log_m = np.where(log_m + slack < 600, log_m, math.inf)
+        chords, errors = np.zeros((2, PANELS)), np.full((PANELS, line.size), 1e300)
+        polynomials, orders = np.zeros((PANELS, NODES, 2 * line.size)), np.zeros(PANELS, dtype=np.intp)
         logs: list[Panel] = []
-        phase = np.zeros(line.size)
+        phase, falls = np.zeros(line.size), np.zeros((PANELS, line.size))
         for k in range(PANELS - 1, -1, -1):
             a, b = float(edges[k + 1]), float(edges[k])
             inside = slice(18 + 8 * k, 18 + 8 * k + 9)  # grid points from b down to a
@@ -110,26 +117,32 @@ class Sheet:
             level = chords[0, k] + slope * grid
             # M(c; x)e^{−ℓ} on a cell is at least its value at the left end over that of ℓ at the right one.
             floor = math.exp(float(np.min((log_m - slack)[inside][1:] - level[inside][:-1])))
-            bound = _ellipse(a, b, grid, log_m + slack, chords[:, k])
             x = 0.5 * (a + b) + 0.5 * (b - a) * THETA
             chord = (chords[0, k] + slope * x)[:, None]
-            value, error = _values(law, line, x, chord)
+            try:
+                bound = min(_ellipse(a, b, grid, log_m + slack, chords[:, k], radius) for radius in _RADII)
+                value, error = _values(law, line, x, chord)
+            except TableFailed:
+                break
             c_j = TO_CHEBYSHEV @ value
             sizes = np.abs(c_j)
-            missed = 0.8 * bound * 6.0 ** (1 - NODES) + _LEBESGUE * error + 64 * UNIT * sizes.sum(axis=0)
+            missed = bound + _LEBESGUE * error + 64 * UNIT * sizes.sum(axis=0)
+            own = missed / floor + _DROPPED
+            if not own[0] < 0.1:  # the polynomial is too coarse
+                break
             beyond = np.cumsum(sizes[::-1], axis=0)[::-1]
             orders[k] = 1 + int(np.sum(beyond[1:].max(axis=1) > _DROPPED * floor))
             polynomials[k] = np.ascontiguousarray(c_j).view(np.float64)
-            errors[k] = missed / floor + _DROPPED
-            if not errors[k, 0] < 0.1:
-                raise TableFailed("the polynomial is too coarse")
+            errors[k] = own
             panel, phase = _logarithm(a, b, x, chord, value, c_j, missed, phase)
+            falls[k] = _falls(panel, sizes, own)
             if logs:  # the branch of the logarithm comes from below
                 panel = replace(panel, missed=np.where(np.isfinite(logs[-1].missed), panel.missed, math.inf))
             logs.append(panel)
-        return cls(line, law, edges, polynomials, orders, errors, chords, logs, _slope(law, line.c, float(edges[-1])))
+        slope, known = _slope(law, line.c, float(edges[-1])), float(edges[PANELS - len(logs)]) if logs else 0.0
+        return cls(line, law, edges, polynomials, orders, errors, chords, logs, falls, slope, known)
 
-    def rest(self, reach: float, domain: float, typical: float) -> NormTable | None:
+    def rest(self, reach: float, domain: float, typical: float, end: int | None = None) -> NormTable | None:
         """The polynomial of log M/x for x ≤ reach at the first nodes, where it is known; None without panels there.
 
         The typical x of a step only sets the table's split.
@@ -142,20 +155,41 @@ class Sheet:
             return None
         if panels[-1].b > domain:  # no step is beyond, and T_j is large there
             panels[-1] = panels[-1].up_to(domain)
-        known = np.isfinite(panels[-1].missed)
-        size = max(self.line.size if known.all() else int(np.argmin(known)), 1)
+        known = np.isfinite(panels[-1].missed[:end])
+        size = max(known.size if known.all() else int(np.argmin(known)), 1)
         cut = [panel.cut(size) for panel in panels]
         table = fit(self.line.s[:size], self.law.q, self.slope, cut, reach, domain, self.law.count, typical)
         if table.known == 0:
             raise TableFailed("nothing is known on the real axis")
         return table.cut(table.known)
 
-    def product(self, x: Floats) -> Product:
-        """For x of shape (n, any)."""
-        n = x.shape[0]
-        k, at_c, found = np.zeros(n), np.ones(n), np.ones((n, self.line.size), dtype=np.complex128)
+    def fall(self, bank: Bank, reach: float) -> Floats:
+        """−log of a bound of Π |M(s; x)|/M(c; x) over all steps, those that are not kept being at most ``reach``.
+
+        Least over blocks of nodes, shape (n, size / BLOCK).
+        """
+        falls = self.falls.reshape(PANELS, -1, BLOCK).min(axis=2)
+        below = self.edges[:-1] <= reach * (1 + 1e-9)
+        rest = falls[below].min(axis=0) if below.any() else 0 * falls[0]
+        total = bank.moments[:, 0] - bank.unit * bank.scale - bank.count * self.edges[-1]
+        weight = np.zeros((total.size, PANELS))
+        place = self._place(bank.largest)
+        for x, panel in zip(bank.largest.T, place.T, strict=True):
+            rows = np.flatnonzero(panel >= 0)
+            weight[rows, panel[rows]] += x[rows] * (x[rows] >= self.edges[-1])
+        found = np.multiply.outer(np.maximum(total, 0.0), rest) + weight @ falls
+        return np.asarray(found * (1 - 1e-9), dtype=np.float64)
+
+    def _place(self, x: Floats) -> NDArray[np.int64]:
+        """The panels in which x lie; −1 for 0."""
         place = np.floor(2 * np.log2(self.edges[0] / np.maximum(x, self.edges[-1])))
-        place = np.where(x > 0, np.clip(place, 0, PANELS - 1), -1).astype(np.int64)
+        return np.where(x > 0, np.clip(place, 0, PANELS - 1), -1).astype(np.int64)
+
+    def product(self, x: Floats, size: int) -> Product:
+        """For x of shape (n, any), at the first nodes."""
+        n = x.shape[0]
+        k, at_c, found = np.zeros(n), np.ones(n), np.ones((n, size), dtype=np.complex128)
+        place = self._place(x)
         slack, counts = np.zeros(n), np.zeros((n, PANELS))
         for j in range(x.shape[1]):
             for panel in np.unique(place[:, j]):
@@ -167,7 +201,7 @@ class Sheet:
                 y = np.clip(x[rows, j], a, b)
                 theta = np.clip((2 * y - a - b) / (b - a), -1.0, 1.0)
                 basis = np.cos(np.multiply.outer(np.arccos(theta), np.arange(self.orders[panel])))
-                factor = (basis @ self.polynomials[panel, : self.orders[panel]]).view(np.complex128)
+                factor = (basis @ self.polynomials[panel, : self.orders[panel], : 2 * size]).view(np.complex128)
                 found[rows] *= factor
                 at_c[rows] *= factor[:, 0].real
                 level, rise = self.chords[0, panel], self.chords[1, panel] * y
@@ -175,8 +209,24 @@ class Sheet:
                 slack[rows] += np.abs(level) + np.abs(rise)
                 counts[rows, panel] += 1
         found /= at_c[:, None]
-        missed = counts @ (self.errors + 2 * self.errors[:, :1])
+        missed = counts @ (self.errors[:, :size] + 2 * self.errors[:, :1])
         return Product(k + np.log(at_c) + 16 * UNIT * slack, found, np.expm1(missed * (1 + 1e-9) + 1e-14))
+
+
+def _falls(panel: Panel, sizes: Floats, errors: Floats) -> Floats:
+    """β ≥ 0 with |M(s; x)| ≤ M(c; x)·e^{−βx} on a panel: from log M/x, or, as x/b ≤ 1, from M itself.
+
+    Args:
+        panel: log M/x.
+        sizes: moduli of the Chebyshev coefficients of Me^{−ℓ}.
+        errors: bounds of what these miss, relative to M(c; x)e^{−ℓ}.
+    """
+    real = (panel.coefficients - panel.coefficients[:, :1]).real
+    known = -(real[0] + np.abs(real[1:]).sum(axis=0) + panel.missed + panel.missed[0])
+    least = max(2 * sizes[0, 0] - sizes[:, 0].sum(), 1e-300)
+    share = sizes.sum(axis=0) / least * (1 + 2 * errors[0]) + errors
+    found = np.fmax(known, -np.log(np.minimum(share, 1.0)) / panel.b)
+    return np.asarray(np.fmax(found, 0.0) * (1 - 1e-9), dtype=np.float64)
 
 
 def _logarithm(
@@ -223,10 +273,8 @@ def _quadrature(law: Law, c: float, x: Floats) -> Iterator[tuple[Indices, Rule, 
     """Rules for some x each, with log M(c; x) and its error; of what they cut off, too."""
     one = np.ones(x.size)
     rows = Rows(np.sqrt(x), law.q * one, max(law.count, 2) * one, 0.0 * one, law.add)
-    found = rules(rows, c * one, (c + 1) * rows.mu + 9)  # nine standard deviations beyond where w^{c + 1} moves φ
-    if sum(at.size for at, _ in found) < x.size:
-        raise TableFailed("the transform needs too many points")
-    for at, rule in found:
+    # Nine standard deviations beyond where w^{c + 1} moves φ. Rows that need too many points are left out.
+    for at, rule in rules(rows, c * one, (c + 1) * rows.mu + 9):
         for piece in pieces(at.size):
             own = rule[piece]
             k, error = (value[:, 0] for value in own.real(np.full((piece.size, 1), c)))
@@ -239,7 +287,7 @@ def _quadrature(law: Law, c: float, x: Floats) -> Iterator[tuple[Indices, Rule, 
 
 def _log_real(law: Law, c: float, x: Floats) -> RealValues:
     """log M(c; x) and its error."""
-    found = RealValues(np.empty(x.size), np.empty(x.size))
+    found = RealValues(np.full(x.size, math.inf), np.zeros(x.size))
     for at, _, (k, error) in _quadrature(law, c, x):
         found[0][at], found[1][at] = k, np.nan_to_num(error, nan=math.inf)
     return found
@@ -247,7 +295,7 @@ def _log_real(law: Law, c: float, x: Floats) -> RealValues:
 
 def _values(law: Law, line: Line, x: Floats, chord: Floats) -> tuple[Complexes, Floats]:
     """M(s; x)e^{−ℓ} at all nodes for every x, shape (x, size), and bounds of the errors, shape (size,)."""
-    found, error = np.empty((x.size, line.size), dtype=np.complex128), np.zeros(line.size)
+    found, error = np.full((x.size, line.size), math.nan, dtype=np.complex128), np.zeros(line.size)
     for at, rule, (k, k_error) in _quadrature(law, line.c, x):
         log_m, off, agree = rule.nodes(np.full(at.size, line.c), k, k_error, np.full(at.size, line.step), line.size)
         if not agree.all():
@@ -256,6 +304,8 @@ def _values(law: Law, line: Line, x: Floats, chord: Floats) -> tuple[Complexes, 
         found[at] = np.exp(level + (np.conj(log_m) if law.add else log_m))
         missed = off + (k_error + 16 * UNIT * (1 + np.abs(k) + np.abs(chord[at, 0])))[:, None]
         np.maximum(error, (missed * np.exp(level)).max(axis=0) * (1 + 1e-6), out=error)
+    if np.isnan(found[:, 0]).any():
+        raise TableFailed("the transform needs too many points")
     return found, np.nan_to_num(error, nan=math.inf)
 
 
@@ -267,16 +317,17 @@ def _slope(law: Law, c: float, v: float) -> float:
     return float(rise / h * math.exp(h + v) * (1 + 1e-9))
 
 
-def _ellipse(a: float, b: float, grid: Floats, log_m: Floats, chord: Floats) -> float:
-    """A bound of |M(s; x)e^{−ℓ(x)}| on the ellipse of parameter 6 around [a, b], arc by arc; grid is descending."""
+def _ellipse(a: float, b: float, grid: Floats, log_m: Floats, chord: Floats, radius: float) -> float:
+    """A bound of what interpolation of M(s; x)e^{−ℓ(x)} misses on [a, b], from an ellipse; the grid is descending."""
     angle = np.linspace(0.0, math.pi, 65)
     middle, half = 0.5 * (a + b), 0.5 * (b - a)
-    real = middle + half * (6 + 1 / 6) / 2 * np.cos(angle)
-    imag = half * (6 - 1 / 6) / 2 * np.maximum(np.sin(angle[:-1]), np.sin(angle[1:])) * (1 + 1e-9)
+    real = middle + half * (radius + 1 / radius) / 2 * np.cos(angle)
+    imag = half * (radius - 1 / radius) / 2 * np.maximum(np.sin(angle[:-1]), np.sin(angle[1:])) * (1 + 1e-9)
     high, low = real[:-1], real[1:]
     v = high + imag**2 / low
-    if v.max() > grid[0]:
-        raise TableFailed("the ellipse leaves the grid")
+    if not v.max() <= grid[np.isfinite(log_m)].max(initial=0.0):
+        return math.inf
     above = np.searchsorted(-grid, -v, side="right") - 1  # the next point of the grid that is not below v
     turned = 0.25 * np.log1p((imag / low) ** 2) + imag**2 / (8 * low)
-    return math.exp(float(np.max(turned + log_m[above] - chord[0] - chord[1] * low)))
+    most = float(np.max(turned + log_m[above] - chord[0] - chord[1] * low))
+    return 4 * math.exp(most) * radius ** (1 - NODES) / (radius - 1) * (1 + 1e-9) if most < 700 else math.inf

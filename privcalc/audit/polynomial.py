@@ -177,7 +177,7 @@ def fit(
     """
     origin, c = 0.5 * s * (s + 1) * q**2, float(s[0].real)
     first = np.abs(s * (s + 1)) / (c * (c + 1)) * slope
-    a_j = _interpolate(panels, origin, reach, domain)
+    a_j = _interpolate(panels, origin, min(reach, domain), domain)
     rounding = 64 * UNIT * np.sum(np.abs(a_j), axis=0)
 
     def coefficients(a: Floats, b: Floats) -> Complexes:

@@ -9,6 +9,7 @@ left is known well enough to be subtracted; therefore c may be small, and the pe
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import replace
 from typing import NamedTuple
@@ -16,9 +17,9 @@ from typing import NamedTuple
 import numpy as np
 
 from privcalc.audit import gdp
-from privcalc.audit.contour import DIGITS, Contour
-from privcalc.audit.panels import PANELS, Law, Sheet
-from privcalc.audit.polynomial import Line, TableFailed, unsampled
+from privcalc.audit.contour import DIGITS, Contour, weights
+from privcalc.audit.panels import BLOCK, PANELS, Law, Sheet
+from privcalc.audit.polynomial import Line, NormTable, TableFailed, unsampled
 from privcalc.audit.sums import Bank, Indices
 from privcalc.numerics.elementary import log_mixture
 from privcalc.numerics.floats import QUIET, Floats
@@ -26,13 +27,22 @@ from privcalc.numerics.floats import QUIET, Floats
 CLOSE = 0.6
 """Tolerances, 1e-4·ε + 1e-6, above which a record is asked again on another line."""
 
+_FOLD = 64
+"""Steps below which the largest of them are more than a polynomial can say."""
+
+_DEAR = 0.5
+"""Tolerances that the majorant may cost by a rough estimate for a line to be tried at all."""
+
+_MANY = 512
+"""Nodes of a record that are not evaluated for any number of them."""
+
 _CELLS = 100_000
 """Nodes times records that are evaluated together."""
 
 _GRID, _FEW = (1.25, 1.5), 1000
 """Ratio of periods for so many records, and for more: the second makes half as many tables."""
 
-_ALIAS = 6.0
+_ALIAS = 8.0
 """−log of the share of δ that aliasing from the right may take, by a rough estimate from above."""
 
 _EXACT = 14.0
@@ -47,18 +57,22 @@ class Try(NamedTuple):
 
     Attributes:
         nodes: how many, a multiple of 512.
+        fold: whether the largest steps are among the moments, too.
         left: c times the period: small for a short period, large where K is not known well enough. None: as much as
             keeps out all that aliases from the left, at the c of Chernoff's bound; the only way where ε is larger than
             a period.
-        most: tried if it is asked for so many records at most, unless all are wanted.
+        most: of so many records at most whose transforms do not fall along the line, unless all are wanted.
     """
 
     nodes: int
     left: float | None
     most: float
+    fold: bool = False
 
 
 TRIES = (
+    Try(512, None, math.inf, fold=True),
+    Try(512, None, math.inf),
     Try(1024, 2.5, math.inf),
     Try(6144, 2.5, 5_000),
     Try(1536, 6.0, 10_000),
@@ -95,9 +109,12 @@ def epsilons(banks: list[Bank], delta: float, known: Floats, *, patient: bool = 
     found, apart = known.copy(), np.full(known.size, math.inf)
     for attempt in TRIES:
         rows = np.flatnonzero((apart > CLOSE) & (found > 0))
-        if rows.size and (patient or rows.size <= attempt.most):
-            new, new_apart = _attempt([bank[rows] for bank in banks], delta, found[rows], attempt)
-            apart[rows] = np.where(new < found[rows], new_apart, apart[rows])
+        if attempt.fold and max(bank.count for bank in banks) < _FOLD:
+            continue
+        if rows.size:
+            some = [bank[rows].folded() if attempt.fold else bank[rows] for bank in banks]
+            new, new_apart = _attempt(some, delta, found[rows], attempt._replace(most=math.inf) if patient else attempt)
+            apart[rows] = np.minimum(new_apart, apart[rows])  # what is not larger is not further off
             found[rows] = np.minimum(new, found[rows])
     return found
 
@@ -108,16 +125,20 @@ def _attempt(banks: list[Bank], delta: float, known: Floats, attempt: Try) -> tu
     need = -math.log(delta)
     left = None if attempt.left is None else max(attempt.left, need - _EXACT)
     periods, start = _periods(banks, need, left)
-    for period in np.unique(periods):
+    digits = 14.0 + (0.0 if left is None else need)
+    # What the majorant costs, about: a²/24 times the slope of δ. Where M explodes to the right of c it is large.
+    price = (periods / attempt.nodes) ** 2 * need / (15 * start * (1e-4 * start + 1e-6))
+    periods = np.where((price < _DEAR) | (attempt.left is not None), periods, 0.0)
+    for period in np.unique(periods[periods > 0]).tolist():
         rows = np.flatnonzero(periods == period)
-        line = Line((left or need + DIGITS) / float(period), 2 * math.pi / float(period), attempt.nodes)
+        line = Line((left or need + DIGITS) / period, 2 * math.pi / period, attempt.nodes)
         own = [bank[rows] for bank in banks]
-        worst, apart = _side(own, False, line, delta, start[rows], 0 * start[rows], known[rows])
+        worst, apart = _side(own, False, line, delta, start[rows], 0 * start[rows], known[rows], digits, attempt.most)
         open_ = np.arange(rows.size)
         for size in (line.size // _OTHER, line.size):
             part, least = [bank[open_] for bank in own], worst[open_]
             other = replace(line, size=size)
-            new, new_apart = _side(part, True, other, delta, least, least, known[rows[open_]])
+            new, new_apart = _side(part, True, other, delta, least, least, known[rows[open_]], digits, attempt.most)
             worse = new > least
             open_, new, new_apart = open_[worse], new[worse], new_apart[worse]
             if not open_.size:
@@ -128,7 +149,15 @@ def _attempt(banks: list[Bank], delta: float, known: Floats, attempt: Try) -> tu
 
 
 def _side(
-    banks: list[Bank], add: bool, line: Line, delta: float, start: Floats, least: Floats, known: Floats
+    banks: list[Bank],
+    add: bool,
+    line: Line,
+    delta: float,
+    start: Floats,
+    least: Floats,
+    known: Floats,
+    digits: float,
+    most: float,
 ) -> tuple[Floats, Floats]:
     """Upper ends of ε of records that share a line, in one direction, and about how far each is off."""
     found, off = np.maximum(known, least), np.full(known.size, math.inf)
@@ -137,32 +166,85 @@ def _side(
     top = max(max(float(bank.largest.max(initial=0.0)), float(bank.reach.max())) for bank in sampled) * (1 + 1e-9)
     if top == 0:  # full batches at most, of which all is known
         return found, np.zeros(known.size)
+    whole = max(bank.domain for bank in sampled) * (1 + 2e-9)
+    top = whole * 2.0 ** (-0.5 * math.floor(2 * math.log2(whole / top) - 1e-9))  # so that many have the same
     count = sum(bank.count for bank in banks)
-    try:
-        sheets = {q: Sheet.of(Law(q, add, count), line, top) for q in sorted({bank.rate for bank in sampled})}
-    except TableFailed:
-        return found, off
+    sheets = {q: _sheet(Law(q, add, count), line, top) for q in sorted({bank.rate for bank in sampled})}
     # The octave in which the reach lies: records that share all of them share polynomials.
     place = np.floor(np.log2(top / np.maximum(reach, 1e-300)) - 1e-9)
     place = np.where(reach > 0, np.clip(place, 0, PANELS // 2 - 2), PANELS)
     kinds, which = np.unique(place, axis=1, return_inverse=True)
-    together = max(_CELLS // line.size, 1)
     for kind, key in enumerate(kinds.T):
         rows = np.flatnonzero(which == kind)
-        tables = []
-        try:
-            for end, bank in zip(top * 2.0**-key, banks, strict=True):
-                typical = float(np.median(bank.moments[rows, 0])) / max(bank.count, 1)
-                full = bank.rate == 1
-                tables.append(unsampled(line.s) if full else sheets[bank.rate].rest(end, bank.domain, typical))
-        except TableFailed:
+        ends = top * 2.0**-key
+        for k, bank in enumerate(banks):
+            if bank.rate < 1:
+                known_to = sheets[bank.rate].known
+                ends[k] = min(ends[k], known_to)
+                x = np.maximum(bank.reach[rows], bank.largest[rows].max(axis=1, initial=0.0))
+                rows = rows[x <= known_to]
+        if not rows.size:
             continue
-        for first in range(0, rows.size, together):
-            here = rows[first : first + together]
-            contour = Contour.of([bank[here] for bank in banks], sheets, tables)
-            found[here] = contour.invert(delta, start[here], least[here], known[here])
-            off[here] = contour.off(found[here], delta)
+        size, tail = _ends([bank[rows] for bank in banks], sheets, ends, digits)
+        for last in np.unique(size).tolist():
+            own = np.flatnonzero(size == last)
+            if last > _MANY and own.size > most:
+                continue
+            tables: list[NormTable | None] = []
+            try:
+                for end, bank in zip(ends, banks, strict=True):
+                    if bank.rate == 1:
+                        tables.append(unsampled(line.s[:last]))
+                        continue
+                    typical = float(np.median(bank.moments[rows[own], 0])) / max(bank.count, 1)
+                    tables.append(sheets[bank.rate].rest(end, bank.domain, typical, last))
+            except TableFailed:
+                continue
+            together = max(_CELLS // last, 1)
+            for first in range(0, own.size, together):
+                some = own[first : first + together]
+                here = rows[some]
+                contour = Contour.of([bank[here] for bank in banks], sheets, tables, last, tail[some])
+                found[here] = contour.invert(delta, start[here], least[here], known[here])
+                off[here] = contour.off(found[here], delta)
     return found, off
+
+
+@functools.lru_cache(maxsize=32)
+def _small(law: Law, line: Line, top: float) -> Sheet:
+    return Sheet.of(law, line, top)
+
+
+def _sheet(law: Law, line: Line, top: float) -> Sheet:
+    """A sheet; small ones are kept for the next block of records."""
+    return (_small if line.size <= 512 else Sheet.of)(law, line, top)
+
+
+def _ends(parts: list[Bank], sheets: dict[float, Sheet], ends: Floats, digits: float) -> tuple[Indices, Floats]:
+    """How many nodes each record needs, and a bound of Σ |ω_k||e^{K − K(c)}| over the others.
+
+    Args:
+        parts: some records.
+        sheets: of every rate that is sampled.
+        ends: of x, for each part.
+        digits: −log of the share of the first node which may be left out.
+    """
+    line = next(iter(sheets.values())).line
+    omega, error, _ = weights(line.c, line.step, line.size)
+    blocks = (np.abs(omega) + error).reshape(-1, BLOCK).sum(axis=1) * (1 + 1e-9)
+    fall = np.zeros((len(parts[0].reach), blocks.size))
+    for part, end in zip(parts, ends, strict=True):
+        if part.rate < 1:
+            fall += sheets[part.rate].fall(part, end)
+        else:
+            total = np.maximum(part.moments[:, 0] - part.unit * part.scale, 0.0)
+            fall += np.multiply.outer(total, 0.5 * (line.step * BLOCK * np.arange(blocks.size)) ** 2 * (1 - 1e-9))
+    after = np.zeros((len(fall), blocks.size + 1))
+    after[:, :-1] = np.cumsum((blocks * np.exp(-fall))[:, ::-1], axis=1)[:, ::-1] * (1 + 1e-9)
+    number = np.argmax(after <= math.exp(-digits) * abs(omega[0]), axis=1)
+    wanted = 2 ** np.ceil(np.log2(np.maximum(number, 1)))
+    number = np.minimum(wanted, blocks.size).astype(np.intp)
+    return BLOCK * number, after[np.arange(number.size), number]
 
 
 def _periods(banks: list[Bank], need: float, left: float | None) -> tuple[Floats, Floats]:
@@ -170,31 +252,44 @@ def _periods(banks: list[Bank], need: float, left: float | None) -> tuple[Floats
 
     They are estimates that no bound relies on.
     """
-    typical = np.stack(
-        [0.5 * bank.domain * (1 + bank.moments[:, 1] / np.maximum(bank.moments[:, 0], 1e-300)) for bank in banks]
-    )
+    typical = [_two_sizes(bank) for bank in banks]
     top = max(*(max(float(bank.largest.max(initial=0.0)), float(bank.reach.max())) for bank in banks), 1e-300)
     c = 0.02 * 1.2 ** np.arange(70.0)
-    x = top * 2.0 ** np.arange(-16.0, 0.25, 0.25)
+    x = top * 2.0 ** np.arange(-16.0, 0.125, 0.125)
     log_m = {q: _log_real(x, q, c) for q in {bank.rate for bank in banks}}
 
     def bins(values: Floats) -> Indices:
-        return np.asarray(np.clip(np.ceil(4 * np.log2(np.maximum(values, 1e-300) / top)) + 64, 0, 64), dtype=np.intp)
+        return np.asarray(np.clip(np.ceil(8 * np.log2(np.maximum(values, 1e-300) / top)) + 128, 0, 128), dtype=np.intp)
 
     periods, start = np.empty((2, banks[0].reach.size))
     for first in range(0, periods.size, 20_000):
         rows = slice(first, first + 20_000)
         n = periods[rows].size
         total = np.zeros((n, c.size))
-        for bank, size in zip(banks, typical[:, rows], strict=True):
+        for bank, sizes in zip(banks, typical, strict=True):
             steps = np.zeros((n, x.size))
             for column in bank.largest[rows].T:
                 steps[np.arange(n), bins(column)] += column > 0
-            steps[np.arange(n), bins(size)] += bank.moments[rows, 0] / np.clip(size, x[0], top)
+            for size, share in sizes:
+                steps[np.arange(n), bins(size[rows])] += share[rows] / np.clip(size[rows], x[0], top)
             total += steps @ log_m[bank.rate]
         periods[rows], start[rows] = _period(c, total, need, left)
     ratio = _GRID[periods.size > _FEW]
     return np.asarray(ratio ** np.ceil(np.log(periods) / math.log(ratio)), dtype=np.float64), start
+
+
+def _two_sizes(bank: Bank) -> list[tuple[Floats, Floats]]:
+    """About the x of the steps that are not kept, and their Σx: two sizes with the same four moments."""
+    total = np.maximum(bank.moments[:, 0], 1e-300)
+    t1, t2, t3 = (bank.moments[:, j] / total for j in (1, 2, 3))
+    second, third = (t2 + 1) / 2, (t3 + 3 * t1) / 4
+    spread = np.sqrt(np.maximum(second - t1**2, 1e-12))
+    skew = np.clip((third - 3 * t1 * second + 2 * t1**3) / (2 * spread**3), -1e3, 1e3)
+    root = np.sqrt(1 + skew**2)
+    sizes = [0.5 * bank.domain * (1 + t1 + spread * (skew + sign * root)) for sign in (-1.0, 1.0)]
+    shares = [0.5 * total * (1 - sign * skew / root) for sign in (-1.0, 1.0)]
+    least = bank.reach * 2.0**-16
+    return [(np.clip(size, least, bank.reach), share) for size, share in zip(sizes, shares, strict=True)]
 
 
 def _period(c: Floats, total: Floats, need: float, left: float | None) -> tuple[Floats, Floats]:
@@ -219,7 +314,7 @@ def _period(c: Floats, total: Floats, need: float, left: float | None) -> tuple[
     # Where c is so large that e^{K(c) − cε} > e, errors of K are multiplied by more than needs be.
     worth = np.max(np.where(total - c * near[:, None] <= 1, c, c[0]), axis=1)
     end = reach(need + left + _ALIAS)
-    return np.maximum.reduce([end - 0.8 * near, 2 * near, left / worth, np.full(near.size, 1e-6)]), 0.8 * near
+    return np.maximum.reduce([end - 0.8 * near, 2.5 * near, left / worth, np.full(near.size, 1e-6)]), 0.8 * near
 
 
 def _log_real(x: Floats, q: float, c: Floats) -> Floats:

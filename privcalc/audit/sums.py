@@ -56,6 +56,15 @@ class Bank:
         held = self.moments[rows], self.reach[rows], self.scale[rows], self.count, self.largest[rows]
         return Bank(self.rate, self.domain, *held)
 
+    def folded(self) -> Bank:
+        """All steps in the moments."""
+        moments = self.moments.copy()
+        for column in self.largest.T:
+            moments += weighted(column, self.domain, MOMENTS).T
+        reach = np.maximum(self.reach, self.largest.max(axis=1, initial=0.0))
+        scale = self.scale + self.largest.sum(axis=1)
+        return Bank(self.rate, self.domain, moments, reach, scale, self.count, self.largest[:, :0])
+
     @property
     def unit(self) -> float:
         """Bound of the rounding error of a moment, relative to ``scale``."""

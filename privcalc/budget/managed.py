@@ -24,7 +24,8 @@ class Standing:
         team: its name; None for who names none.
         share: of the cap.
         charged: how much of this share is charged, reservations included, as a fraction of what adds up.
-        left: ε, at the δ that was asked for, of the largest single release that still fits. Such ε do not add.
+        left: ε, at the δ that was asked for, of the largest single release of Gaussian noise that still fits. Such ε do
+            not add.
     """
 
     team: str | None

@@ -35,7 +35,7 @@ EXCEEDED = (
 MEANS = (
     "The odometer: with probability 1 − δ the loss has never exceeded the upper end; it is no certificate.",
     "Counted is what ledgers and callers charged. What went around the budget is not in it.",
-    "What is left is the ε of the largest single release that still fits; the ε of several releases do not add up.",
+    "What is left is ε of the largest single release of Gaussian noise that still fits; ε of several do not add up.",
 )
 
 
@@ -78,7 +78,7 @@ def text(budget: Budget, *, delta: float) -> str:
         "data set": f"{_names(budget)} ({budget.unit}, {budget.relation})",
         "cap": f"{budget.cap}: ε ≤ {upward(cap.upper, '.6g')} at δ = {delta:g}",
         "charged": f"{upward(100 * said['share'], '.4g')} % of the cap, reservations included",
-        "left": "; ".join(map(_stands, budget.standing(delta=delta))) + f" at δ = {delta:g}, in one release",
+        "left": "; ".join(map(_stands, budget.standing(delta=delta))) + f" at δ = {delta:g}, in one Gaussian release",
         "charges": f"ledgers: {said['open']} open, {said['settled']} settled; by hand: {said['by_hand']}",
         "odometer": f"ε ≤ {upward(odometer.upper, '.6g')} at δ = {delta:g} (no "
         f"odometer can say less than {odometer.lower:.6g})",

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 
@@ -155,7 +155,8 @@ def _like(cap: Mechanism, amount: float | Floats) -> Mechanism:
 
 def share_of(value: object) -> Fraction:
     """A share of a cap: a number in [0, 1], exactly as it is written."""
-    return Fraction(repr(errors.real("share", value, "a number in [0, 1]", low=0.0, high=1.0)))  # type: ignore[arg-type]
+    number = errors.real("share", cast(float, value), "a number in [0, 1]", low=0.0, high=1.0)
+    return Fraction(repr(number))
 
 
 def part_of(cap: Mechanism, share: Fraction) -> Mechanism | None:
@@ -166,11 +167,18 @@ def part_of(cap: Mechanism, share: Fraction) -> Mechanism | None:
 
 
 def left(pool: Pool, delta: float, *, nothing: bool = False) -> Enclosure:
-    """ε at δ of the largest release that still fits, or of none; of several such releases only one does."""
+    """ε at δ of the largest release of Gaussian noise that still fits, or of none; of several such only one does.
+
+    Under a cap of pure DP, which Gaussian noise does not fit, ε of the largest release that does.
+    """
     amount, relation = pool.remaining, filter_of(pool.cap).relation
-    if nothing or not np.any(amount):
+    (name, _), orders = _size(pool.cap), np.asarray((pool.cap.limits() or {}).get("orders", 1.0))
+    # D_α of Gaussian noise is αμ²/2, and ρ is μ²/2.
+    mu = np.asarray(amount) if name == "mu" else np.sqrt(2 * np.asarray(amount) / orders)
+    if nothing or not np.min(amount if name == "epsilon" else mu):
         return Enclosure(0.0, 0.0, relation, "nothing left", delta=delta)
-    return _like(pool.cap, amount).epsilon(delta=delta, relation=relation)
+    most = _like(pool.cap, amount) if name == "epsilon" else GDP(float(np.min(mu)), relation=relation)
+    return most.epsilon(delta=delta, relation=relation)
 
 
 def check_part_of(run: Run, cap: Mechanism | None, charged: Run, who: str) -> None:

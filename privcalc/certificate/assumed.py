@@ -74,7 +74,7 @@ OURS = ("normaliser", "candidates", "parts", "trials")
 """What a learner's own code does, and declares; a clip norm is an argument, which somebody chose."""
 
 TAKEN = {"keys": "kept", "trials": "drawn", "other_releases": "none", "parts": "disjoint", "preprocessing": "none"}
-TAKEN |= {"copies": "none", "records_per_unit": "one", "monotone": "one way"}
+TAKEN |= {"copies": "none", "records_per_unit": "one", "monotone": "one way", "iterates": "last only"}
 """What is taken for granted, where nothing is said, if it is not "public"."""
 
 NO_NOISE, OTHERS, IN_PART = "none was drawn", "by other code", "in part "
@@ -324,7 +324,7 @@ def _of(release: Release, log: Log) -> Iterator[Line]:
         yield Line("parts", *seen, PAGES["parts"])
     elif "candidates" in needed:
         yield _word(log, "parts", learner=learner)
-    yield from (_word(log, name, learner=learner) for name in ("keys", "trials") if name in needed)
+    yield from (_word(log, name, learner=learner) for name in ("keys", "trials", "iterates") if name in needed)
     if "keys" in needed:
         yield _word(log, "preprocessing")
     if "reports" in needed:

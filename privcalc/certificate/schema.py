@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from types import NoneType
 from typing import Any
 
-from privcalc.attacks.replay.findings import NO_GUARANTEE
+from privcalc.attacks.replay.words import NO_GUARANTEE
 from privcalc.proof import PROVED
 from privcalc.relation import Relation
 from privcalc.serial import Field, canonical

@@ -13,9 +13,7 @@ from privcalc.errors import PrivcalcError
 from privcalc.errors import count as whole
 from privcalc.files import regular
 from privcalc.ledger.assumptions import Assumptions, Provenance, Release, every, run_of
-from privcalc.ledger.book import Book
 from privcalc.ledger.terms import OUTPUT_INDEPENDENT, Terms
-from privcalc.log.file import lines_of
 from privcalc.log.lines import Position, entries
 from privcalc.relation import REPLACE_ONE, Relation
 from privcalc.run import Run
@@ -171,6 +169,8 @@ def of_given(source: str | list[str], version: int = VERSION) -> Json:
     """
     if isinstance(source, list):
         return _of_ledger((line.encode() for line in source), "the ledger", version)
+    from privcalc.log.file import lines_of
+
     path = regular(source, name="source")
     with path.open("rb") as file:
         if file.read(5) != b'{"n":':
@@ -181,6 +181,8 @@ def of_given(source: str | list[str], version: int = VERSION) -> Json:
 
 def _of_ledger(read: Iterator[bytes], name: object, version: int) -> Json:
     """The story that a ledger's lines tell; ``name`` is what messages call it."""
+    from privcalc.ledger.book import Book  # what a certificate says is read without ledgers
+
     position = Position()
     book = Book.read(entries(read, name, position))
     terms, releases = book.terms, book.releases

@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
-from privcalc.attacks.replay.findings import told
+from privcalc.attacks.replay.words import told
 from privcalc.certificate.assumed import VOUCHED, in_words, private, words
 from privcalc.certificate.consistency import wrong_form
 from privcalc.certificate.schema import VERSION, changed, fields_of

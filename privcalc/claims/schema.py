@@ -6,6 +6,8 @@ or what the sources say; or, where they leave several, a list of these. What is 
 
 from __future__ import annotations
 
+import json
+import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +15,7 @@ from typing import Any
 
 from privcalc import errors
 from privcalc.errors import PrivcalcError
+from privcalc.files import DOCUMENT, read_whole
 from privcalc.mechanisms.sampler import Claimed, batched
 from privcalc.relation import Relation
 from privcalc.serial import Field, Json, check_fields, read_json
@@ -97,16 +100,14 @@ class Claim:
         >>> Claim({"format": "privcalc claim"})
         Traceback (most recent call last):
             ...
-        privcalc.errors.PrivcalcError: claim: must have exactly the fields format, version, name, unit, relation,
-        mechanism, sampler, sample_rate, batch_size, largest_batch, dataset_size, noise_multiplier, steps, epochs,
-        epsilon, delta, basis, assumptions, evidence; not so ['assumptions', 'basis', 'batch_size', 'dataset_size',
-        'delta', 'epochs', 'epsilon', 'evidence', 'largest_batch', 'mechanism', 'name', 'noise_multiplier',
-        'relation', 'sample_rate', 'sampler', 'steps', 'unit', 'version']
+        privcalc.errors.PrivcalcError: claim: lacks version (1), name (what is claimed to be private, in words), unit
+        (what one record is, in words), and 15 more; privcalc claim new FILE.toml writes them all, to be filled in
     """
 
     document: Mapping[str, Any]
 
     def __post_init__(self) -> None:
+        _check_names(self.document)
         document = check_fields("claim", self.document, SCHEMA)
         for name, field in PARAMETERS.items():
             _check(name, field._replace(among=tuple(samplers())) if name == "sampler" else field, document[name])
@@ -123,12 +124,36 @@ class Claim:
         """The claim of a file.
 
         Args:
-            path: of a JSON file.
+            path: of a TOML file, whose name ends so, or of a JSON file.
 
         Raises:
             PrivcalcError: if it holds no claim.
         """
-        return cls(read_json(Path(path)))
+        if Path(path).suffix != ".toml":
+            return cls(read_json(Path(path)))
+        try:
+            return cls(tomllib.loads(read_whole(path, limit=DOCUMENT).decode("utf-8")))
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise PrivcalcError(f"path = {str(path)!r}: must be TOML: {error}") from error
+
+    @classmethod
+    def said(cls, **parameters: object) -> Claim:
+        """A claim without sources, for a quick answer: what is not given is not stated; the mechanism is Gaussian.
+
+        Example:
+            >>> claim = Claim.said(epsilon=8.0, delta=1e-5, noise_multiplier=1.0)
+            >>> claim.values("epsilon"), "steps" in claim.missing
+            ((8.0,), True)
+        """
+        for name in parameters:
+            errors.one_of("parameter", name, *PARAMETERS)
+        parameters = {"mechanism": "Gaussian", **parameters}
+        source = [{"quote": "said by who asks", "address": "https://unsourced.invalid/"}]
+        stated = {
+            name: {"value": parameters.get(name, OPEN), "sources": source * (name in parameters)} for name in PARAMETERS
+        }
+        around = {"format": FORMAT, "version": VERSION, "name": "what was said", "assumptions": [], "evidence": []}
+        return cls({**around, **stated})
 
     @property
     def name(self) -> str:
@@ -148,6 +173,59 @@ class Claim:
     def missing(self) -> list[str]:
         """The parameters that are not stated."""
         return [name for name in PARAMETERS if not self.values(name)]
+
+
+LISTED = 3
+"""Most missing fields that a message explains."""
+
+
+def _check_names(document: object) -> None:
+    """Say which fields are missing, and what they say, and which no claim has."""
+    if not isinstance(document, Mapping):
+        raise PrivcalcError(f"claim = {str(document)[:200]}: must be an object")
+    wrong = [f"has {name!r}, which no claim has" for name in document if name not in SCHEMA]
+    lacking = [f"{name} ({field.says})" for name, field in SCHEMA.items() if name not in document]
+    if lacking:
+        more = f", and {len(lacking) - LISTED} more" if len(lacking) > LISTED else ""
+        wrong.append(f"lacks {', '.join(lacking[:LISTED])}{more}".replace("`", "").replace('"', ""))
+    if wrong:
+        raise PrivcalcError(f"claim: {', '.join(wrong)}; privcalc claim new FILE.toml writes them all, to be filled in")
+
+
+def template(name: str, given: Mapping[str, tuple[Any, str, str]]) -> str:
+    """A claim as TOML, with comments: what is given, and all else as not stated.
+
+    Args:
+        name: what is claimed to be private.
+        given: by the name of the parameter its value, the words that say so, and their address.
+
+    Example:
+        >>> Claim(tomllib.loads(template("a model", {}))).missing == list(PARAMETERS)
+        True
+    """
+    lines = [
+        "# A published privacy claim. Write down what the sources say, as they say it. What they do not say stays",
+        f'# "{OPEN}", with sources = []: a guess makes the verdict worthless. A value has at least one source:',
+        '# sources = [{ quote = "the words that say so", address = "https://where.they/stand" }]',
+        "# Where sources leave several values: value = [100, 128]. Then: privcalc claim check FILE",
+        "",
+        f'format = "{FORMAT}"',
+        f"version = {VERSION}",
+        f"name = {_toml(name)}  # {SCHEMA['name'].says}",
+        *(f"{one} = []  # {SCHEMA[one].says}" for one in ("assumptions", "evidence")),
+    ]
+    for key, field in PARAMETERS.items():
+        among = tuple(samplers()) if key == "sampler" else field.among
+        value, quote, address = given.get(key, (OPEN, "", ""))
+        source = f"{{ quote = {_toml(quote)}, address = {_toml(address)} }}" if key in given else ""
+        words = f"{field.says}{': one of ' + ', '.join(map(str, among)) if among else ''}"
+        lines += ["", f"# {words}", f"[{key}]", f"value = {_toml(value)}", f"sources = [{source}]"]
+    return "\n".join((*lines, ""))
+
+
+def _toml(value: object) -> str:
+    """A text or a number; TOML writes them as JSON does."""
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _check(name: str, field: Field, stated: object) -> None:

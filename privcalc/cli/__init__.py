@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import click
 
-from privcalc.cli import ask, attack, audit, budget, bulk, certificate, plan
+from privcalc.cli import ask, attack, audit, budget, bulk, certificate, claim, plan
 from privcalc.cli.options import Group, Sorting
 from privcalc.terminal import INTERRUPTED, command, fail
 from privcalc.version import __version__
@@ -19,7 +19,7 @@ __all__ = ["main"]
 
 COMMANDS: tuple[click.Command, ...] = (
     *(ask.epsilon, ask.noise, plan.plan_, certificate.certify, certificate.verify, certificate.show),
-    *(ask.claim, budget.budget),
+    *(claim.claim, budget.budget),
     Sorting(
         "ask",
         commands=[*ask.COMMANDS, bulk.bulk_, ask.compare_],

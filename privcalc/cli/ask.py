@@ -1,6 +1,6 @@
-"""Questions: of DP-SGD, answered with what was assumed; of a published ε; and of one run to all accountants.
+"""Questions: of DP-SGD, answered with what was assumed; and of one run to all accountants.
 
-``privcalc epsilon|delta|risk|noise|steps|curve``, ``privcalc claim check`` and ``privcalc compare``.
+``privcalc epsilon|delta|risk|noise|steps|curve`` and ``privcalc compare``.
 """
 
 from __future__ import annotations
@@ -17,19 +17,15 @@ import click
 import privcalc as pc
 from privcalc import errors
 from privcalc.certificate.story import described
-from privcalc.claims import Claim
-from privcalc.claims import check as checked
 from privcalc.cli.options import (
     DELTA,
     EPSILON,
     JSON,
     NOISE,
     RELATION,
-    SOURCE,
     STEPS,
     Batches,
     Command,
-    Group,
     Numbers,
     Source,
     sampler_options,
@@ -39,26 +35,7 @@ from privcalc.peers.compare import compare
 from privcalc.relation import Relation
 from privcalc.run import Run
 from privcalc.serial import read_json
-from privcalc.terminal import UNCONFIRMED, WRONG, answer
-
-
-@click.group(cls=Group)
-def claim() -> None:
-    """Privacy claims that somebody published."""
-
-
-@claim.command
-@click.argument("file", type=SOURCE)
-@JSON
-def check(file: str, as_json: bool) -> int:
-    """Recompute a published ε under everything that its stated parameters may mean.
-
-    FILE is the claim, in JSON (docs/guides/claims.md). Exit status 0 if it holds under all of that, 1 if under nothing,
-    3 if it depends or cannot be told.
-    """
-    verdict = checked(Claim.load(file))
-    answer(verdict.json, str(verdict), as_json=as_json)
-    return {True: 0, False: WRONG, None: UNCONFIRMED}[verdict.holds]
+from privcalc.terminal import answer
 
 
 @click.command("compare", cls=Command)

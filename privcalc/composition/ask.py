@@ -149,7 +149,7 @@ class Answers:
 
     def beta(self, alpha: float) -> Enclosure:
         """The trade-off curve at α."""
-        found = self._ask(lambda curves: tradeoff.beta(curves, alpha), safe="lower")
+        found = self._ask(lambda curves: tradeoff.beta(curves, alpha), safe="lower", whole=True)
         return replace(found, asked=("β", f"α = {alpha:g}"))
 
     def bayes_risk(self, prior: float) -> Enclosure:
@@ -165,10 +165,8 @@ class Answers:
 
     def reconstruction(self, baseline: float) -> Enclosure:
         """1 − β(κ) (``proofs/risk.md``, §2)."""
-        found = self.beta(baseline)
-        low, high = math.nextafter(1 - found.upper, 0.0), math.nextafter(1 - found.lower, 2.0)
-        asked = "success", f"baseline {baseline:g}"
-        return Enclosure(max(low, baseline), min(max(high, baseline), 1.0), self.relation, found.route, asked=asked)
+        found = self._ask(lambda curves: tradeoff.power(curves, baseline), whole=True)
+        return replace(found, asked=("success", f"baseline {baseline:g}"))
 
     def gdp_mu(self, delta: float) -> Enclosure:
         """The smallest μ of Gaussian DP, except with probability δ."""
@@ -203,6 +201,7 @@ class Answers:
         question: Callable[[list[Curve]], Bound],
         by_group: Callable[[list[Curve]], float] | None = None,
         safe: Safe = "upper",
+        whole: bool = False,
     ) -> Enclosure:
         sides, relation = self.sides, self.relation
 
@@ -211,8 +210,8 @@ class Answers:
                 return math.inf
             return by_group(self.in_a_row)
 
-        # Where each ε has its own worst instance (``attained_alone``), δ is exact but the trade-off curve is not.
-        if sides.exact and (safe == "upper" or sides.lower == sides.upper):
+        # Where each ε has its own worst instance (``attained_alone``), δ is exact but the ``whole`` curve is not.
+        if sides.exact and (not whole or sides.lower == sides.upper):
             found = question(self._curves(sides.upper))
             if found.width() > POOR:
                 found = found.meet(found.lower, in_a_row(), "group rule")

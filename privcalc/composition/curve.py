@@ -36,9 +36,11 @@ from privcalc.composition.ladder import Ladder
 from privcalc.composition.question import DeltaAt, EpsilonAt, invert
 from privcalc.composition.uses import Moments, Uses
 from privcalc.numerics.floats import TINY, UNIT, Floats
+from privcalc.numerics.interfaces import RouteFailed, TradeOff
 from privcalc.numerics.routes import contour, many
+from privcalc.numerics.routes.atoms import Atoms, enumerate_sums
 from privcalc.numerics.sampled_gaussian import SampledGaussianTransform
-from privcalc.numerics.solve import Bounds, crossing, smallest
+from privcalc.numerics.solve import crossing, smallest
 
 ONE_USE = Widths(GOOD, STEEP * GOOD)
 """Widths with which the profile of a single use is enough."""
@@ -66,10 +68,10 @@ class Curve:
     def _ladder(self) -> Ladder:
         return Ladder(self._uses)
 
-    @property
+    @cached_property
     def without_leaks(self) -> Curve:
         """The same where no use gives everything away."""
-        return Curve(self.rest, self.tolerance)
+        return Curve(self.rest, self.tolerance) if self.leak.upper else self
 
     @property
     def empty(self) -> bool:
@@ -117,10 +119,24 @@ class Curve:
         below = self._below_top(min(high, 1.0), quick, rtol) if high >= 0 else above
         return Bound(min(below.lower, above.upper), above.upper, above.routes)
 
-    def trade_off(self, alpha: float) -> Bounds | None:
-        """Bounds of the trade-off curve in this order, of a single use that has a closed form."""
-        one = self._uses.one
-        return one.trade_off(alpha) if one is not None and not self.leak.upper else None
+    def trade_off(self, alpha: float) -> tuple[TradeOff, str] | None:
+        """The trade-off curve of this order and its route; None with leaks, and where it has to be searched."""
+        if self.leak.upper:
+            return None
+        if not self._uses.pairs:
+            return TradeOff((1 - alpha, 1 - alpha), (alpha, alpha)).tidy(alpha), "closed form"
+        found, name = (None, "") if self._uses.one is None else (self._uses.one.trade_off(alpha), "closed form")
+        if found is None and self._values is not None:
+            found, name = self._values.trade_off(alpha), "enumeration"
+        return None if found is None else (found, name)
+
+    @cached_property
+    def _values(self) -> Atoms | None:
+        """All values of the loss, where these are few."""
+        try:
+            return enumerate_sums((pair.atoms, count) for pair, count in self._uses.each)
+        except RouteFailed:
+            return None
 
     def _below_top(self, delta: float, quick: bool, rtol: float) -> Bound:
         """What a route says, or the largest loss where that is less."""

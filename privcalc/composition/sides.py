@@ -141,7 +141,9 @@ def compose(pairs: PairCounts) -> Sides:
     pairs, others = together(pairs)
     if len(pairs) == 1 and pairs[0][1] == 1 and pairs[0][0].attained_alone:
         only = pairs[0][0]
-        return Sides(_both([(only.upper(), 1)]), _both([(only.lower(), 1)]), [], True, (), [], others)
+        upper = _both([(only.upper(), 1)])
+        lower = upper if only.attained_curve else _both([(only.lower(), 1)])
+        return Sides(upper, lower, [], True, (), [], others)
     entries, occurring = _played(pairs)
     exact = entries is occurring and all(p.attained is None for p, _ in entries)
     upper = _both([(p.upper(), n) for p, n in entries])

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from privcalc.composition.direction import Bound
 from privcalc.numerics.floats import UNIT
+from privcalc.numerics.interfaces import TradeOff
 from privcalc.numerics.solve import Bounds, crossing, smallest
 from privcalc.numerics.special import erfinv, gdp_profile, ndtri
 
@@ -26,68 +28,201 @@ ABOUT = 0.03
 ENOUGH = 1e-7
 """Width of δ with which the search along a curve is content, so that slow routes are not rebuilt at every point."""
 
+UNKNOWN = 0.5
+"""Relative width of δ(0) above which no route is taken to tell δ."""
+
+DELTAS = (1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
+"""Whose ε are asked for instead."""
+
 
 def beta(curves: Sequence[Curve], alpha: float) -> Bound:
     """Bounds of the trade-off curve at α, the minimum over both orders (Dong, Roth, Su 2022, Section 2)."""
+    found, routes = _worst(curves, alpha)
+    return Bound(*found.missed, routes)
+
+
+def power(curves: Sequence[Curve], alpha: float) -> Bound:
+    """Bounds of 1 − β(α), with all digits where that is small."""
+    found, routes = _worst(curves, alpha)
+    return Bound(*found.power, routes)
+
+
+def _worst(curves: Sequence[Curve], alpha: float) -> tuple[TradeOff, tuple[str, ...]]:
     forward, backward = curves[0], curves[-1]
-    if alpha in (0.0, 1.0) or forward.empty:
+    if alpha in (0.0, 1.0):
         # At α = 0 a certain leak is a test without false positives.
-        upper, lower = (curve.leak.lower for curve in curves), max(curve.leak.upper for curve in curves)
-        ends = (1 - alpha) * (1 - lower), (1 - alpha) * (1 - max(upper))
-        if alpha == 1 or (alpha == 0 and lower == 0):
-            return Bound(*ends, ("closed form",))
-        return Bound(max(ends[0] * (1 - 4 * UNIT), 0.0), min(ends[1] * (1 + 4 * UNIT), 1.0), ("closed form",))
-    closed = [found for curve in curves if (found := curve.trade_off(alpha)) is not None]
-    if len(closed) == len(curves):
-        return Bound(min(low for low, _ in closed), min(high for _, high in closed), ("closed form",))
-    first = one_order(forward, backward, alpha)
-    if forward is backward:
-        return first
-    second = one_order(backward, forward, alpha)
-    return Bound(min(first.lower, second.lower), min(first.upper, second.upper), first.routes)
+        low, high = max(curve.leak.lower for curve in curves), max(curve.leak.upper for curve in curves)
+        low, high, off = (low, high, 2 * UNIT if high else 0.0) if alpha == 0 else (1.0, 1.0, 0.0)
+        return TradeOff((1 - high - off, 1 - low + off), (low, high)).tidy(alpha), ("closed form",)
+    orders = [(forward, backward)] if forward is backward else [(forward, backward), (backward, forward)]
+    answers = [one_order(*order, alpha) for order in orders]
+    missed, most = [found.missed for found, _ in answers], [found.power for found, _ in answers]
+    worst = TradeOff(
+        (min(low for low, _ in missed), min(high for _, high in missed)),
+        (max(low for low, _ in most), max(high for _, high in most)),
+    )
+    return worst, answers[0][1]
 
 
-def one_order(forward: Curve, backward: Curve, alpha: float) -> Bound:
+def one_order(forward: Curve, backward: Curve, alpha: float) -> tuple[TradeOff, tuple[str, ...]]:
+    """The best test of one order at 0 < α < 1. What leaks every test sees, without a false positive.
+
+    So β(α) = (1 − p)·β'(α/(1 − p)), β' of the rest; with bounds of p, each end for itself (``proofs/gdp.md``, §1).
+    """
+    if not forward.leak.upper or forward.leak.upper != backward.leak.upper:
+        return _known_or_searched(forward, backward, alpha)
+    leaks = forward.leak, backward.leak
+    most, least, kept = max(p.upper for p in leaks), min(p.lower for p in leaks), min(p.kept for p in leaks)
+    above = below = TradeOff((0.0, 0.0), (1.0, 1.0))
+    routes: tuple[str, ...] = ("closed form",)
+    up, down = 1 + 4 * UNIT, 1 - 4 * UNIT
+    share = (1 - most) * down
+    if alpha * up < share:
+        below, routes = _known_or_searched(forward.without_leaks, backward.without_leaks, alpha / share * up)
+    if alpha < kept * down:
+        above, routes = _known_or_searched(forward.without_leaks, backward.without_leaks, alpha / kept * down)
+    found = TradeOff(
+        (share * below.missed[0] * down, max(1 - least - kept, 0.0) + 2 * UNIT + kept * above.missed[1] * up),
+        ((least + kept * above.power[0]) * down, (most + (1 - least) * below.power[1]) * up),
+    )
+    if leaks[0] == leaks[1]:
+        return found.tidy(alpha), routes
+    # From below the orders differ, and each for itself may say more.
+    other, more = _known_or_searched(forward, backward, alpha)
+    ends = ((max(a, c), min(b, d)) for (a, b), (c, d) in zip(found, other, strict=True))
+    return TradeOff(*ends).tidy(alpha), tuple(dict.fromkeys((*routes, *more)))
+
+
+def _known_or_searched(forward: Curve, backward: Curve, alpha: float) -> tuple[TradeOff, tuple[str, ...]]:
+    known = forward.trade_off(alpha)
+    if known is not None:
+        return known[0], (known[1],)
+    lines = _Lines(forward, backward, alpha)
+    return lines.best().tidy(alpha), tuple(lines.routes)
+
+
+class _Lines:
     """Maximise g(ε) = 1 − δ_{P‖Q}(ε) − e^ε α over real ε; g is concave in x = e^ε.
 
-    Negative ε are those of the reversed pair.
+    Negative ε are those of the reversed pair. What is known of g is kept as bounds of g and of 1 − g.
     """
-    routes: dict[str, None] = {}
 
-    def g(epsilon: float) -> Bounds:
+    def __init__(self, forward: Curve, backward: Curve, alpha: float) -> None:
+        self.forward, self.backward, self.alpha = forward, backward, alpha
+        self.routes: dict[str, None] = {}
+        self._known: dict[float, TradeOff] = {}
+        # (|ε|, δ) of either order: δ falls, so that it is at most as much beyond.
+        self._most: dict[bool, list[Bounds]] = {}
+
+    def best(self) -> TradeOff:
+        """Bounds of the largest g and of 1 − g."""
+        # Only where to search, and how finely.
+        advantage = self.forward.delta(0.0, rtol=ABOUT)
+        reach = -math.log(self.alpha)
+        leak, least = self.backward.leak.upper, min(1e-9, 1e-3 * (1 - self.alpha))
+        far = -self.backward.epsilon(leak + (1 - leak) * least, quick=True, rtol=ABOUT).upper
+        if not math.isfinite(far):
+            far = -700.0
+        scale = min(max(advantage.upper, 1e-12), reach - far)
+        unknown = advantage.width() > UNKNOWN
+        self._most = {order: [(0.0, advantage.upper)] for order in (True, False)}  # it is that of both orders
+        high, least = 1.0, 0.0
+        if unknown:
+            high, least = self._from_epsilons()
+        at = smallest(lambda e: self._rank(self._line(e, unknown)), far, reach, 3e-5 * scale, most=500)[1]
+        for step in (1e-4 * scale, 1e-3 * scale, 1e-2 * scale, 0.1 * scale):
+            near = [at + k * step for k in (-4, -2, -1, 0, 1, 2, 4)]
+            found = _highest([(e, self._line(e, unknown)) for e in near])
+            high, least = min(high, found[0]), max(least, found[1])
+            if high < 1:
+                break
+        low = max(line.missed[0] for line in self._known.values())
+        most = min(line.power[1] for line in self._known.values())
+        return TradeOff((low, max(high, low)), (min(least, most), most))
+
+    def _rank(self, line: TradeOff) -> float:
+        """What falls where a lower bound of g rises, with all digits near both ends."""
+        low = line.missed[0]
+        return math.log(line.power[1]) - math.log(low) if low > 0 else 1e3 - low
+
+    def _line(self, epsilon: float, quick: bool) -> TradeOff:
+        """At one ε."""
+        if epsilon not in self._known:
+            curve = self.forward if epsilon >= 0 else self.backward
+            # Relative to the other term of g.
+            other = math.exp(min(epsilon + math.log(self.alpha), 0.0)) if epsilon >= 0 else 1 - self.alpha
+            atol, size, most = ENOUGH * min(10 * other, 1.0), abs(epsilon), self._most[epsilon >= 0]
+            before = min(upper for at, upper in most if at <= size)
+            if before > atol:
+                found = curve.delta(size, rtol=ENOUGH, atol=atol, quick=quick)
+                self.routes.update(dict.fromkeys(found.routes))
+                most.append((size, found.upper))
+            else:
+                found = Bound(0.0, before, ())
+            self._known[epsilon] = self._of(epsilon, replace(found, upper=min(found.upper, before)))
+        return self._known[epsilon]
+
+    def _of(self, epsilon: float, delta: Bound) -> TradeOff:
+        """From bounds of δ(|ε|) of its order."""
+        slack = 8 * UNIT
         if epsilon >= 0:
-            found = forward.delta(epsilon, rtol=ENOUGH, atol=ENOUGH)
-            cost = math.exp(min(epsilon + math.log(alpha), 700.0)) * (1 + 8 * UNIT * (1 + epsilon))
-            low, high = 1 - found.upper - cost, 1 - found.lower - cost
-        else:
-            found = backward.delta(-epsilon, rtol=ENOUGH, atol=ENOUGH)
-            scale = math.exp(epsilon)
-            low, high = scale * (1 - alpha - found.upper), scale * (1 - alpha - found.lower)
-        routes.update(dict.fromkeys(found.routes))
-        return low - 8 * UNIT, high + 8 * UNIT
+            log = epsilon + math.log(self.alpha)
+            cost, error = math.exp(min(log, 700.0)), slack * (2 + epsilon - math.log(self.alpha))
+            least, most = (delta.lower + cost) * (1 - error), (delta.upper + cost) * (1 + error)
+            ends = 1 - most, 1 - least
+            return TradeOff((ends[0] - UNIT * abs(ends[0]), ends[1] + UNIT * abs(ends[1])), (least, most))
+        scale, rest, lost = math.exp(epsilon), 1 - self.alpha, -math.expm1(epsilon)
+        off = slack * scale * (rest + delta.upper)
+        power = [(lost + scale * (self.alpha + end)) for end in (delta.lower, delta.upper)]
+        missed = scale * (rest - delta.upper) - off, scale * (rest - delta.lower) + off
+        return TradeOff(missed, (power[0] * (1 - slack), power[1] * (1 + slack)))
 
-    # Only where to search, and how finely.
-    advantage = forward.delta(0.0, rtol=ABOUT).upper
-    reach = -math.log(alpha)
-    far = -backward.epsilon(max(1e-9, 2 * backward.leak.upper), quick=True, rtol=ABOUT).upper
-    if not math.isfinite(far):
-        far = -700.0
-    scale = min(max(advantage, 1e-12), reach - far)
-    best = smallest(lambda e: -g(e)[0], far, reach, 3e-5 * scale, most=500)[1]
-    lower, upper = max(0.0, g(best)[0]), 1.0 - alpha
-    for step in (1e-4 * scale, 1e-3 * scale, 1e-2 * scale, 0.1 * scale):
-        a, b, c = g(best - step), g(best), g(best + step)
-        x = [math.exp(k * step) for k in (-1, 0, 1)]  # over e^best: only ratios of differences count
-        if not x[0] < x[1] < x[2]:
-            continue
-        # Concavity: g lies below the chords extended; both must point down away from the middle.
-        rise = (b[1] - a[0]) / (x[1] - x[0])
-        out_left, out_right = (b[0] - a[1]) / (x[1] - x[0]), (c[1] - b[0]) / (x[2] - x[1])
-        if out_left >= 0 >= out_right:
-            upper = min(upper, b[1] + max(rise, 0.0) * (x[2] - x[1]), 1 - alpha)
-            upper = max(upper, min(1 - alpha, b[1] + max(-((c[0] - b[1]) / (x[2] - x[1])), 0.0) * (x[1] - x[0])), lower)
-            break
-    return Bound(lower, max(upper, lower), tuple(routes))
+    def _from_epsilons(self) -> Bounds:
+        """Where no route tells δ at such ε, some may tell ε at a δ: δ(ε) falls in x = e^ε, by at most 1 for 1."""
+        for sign, curve in ((1, self.forward), (-1, self.backward)):
+            for delta in DELTAS:
+                found = curve.epsilon(delta, rtol=ENOUGH)
+                if 0 < found.upper < 700:
+                    moved = (math.exp(found.upper) - math.exp(found.lower)) * (1 + 1e-9) + 1e-15
+                    self.routes.update(dict.fromkeys(found.routes))
+                    epsilon = sign * found.upper
+                    self._known[epsilon] = self._of(epsilon, Bound(max(delta - moved, 0.0), delta, found.routes))
+        return _highest(sorted(self._known.items())) if len(self._known) > 2 else (1.0, 0.0)
+
+
+def _highest(lines: Sequence[tuple[float, TradeOff]]) -> Bounds:
+    """An upper bound of g and a lower one of 1 − g from their bounds at rising ε."""
+    middle = lines[len(lines) // 2][0]
+    x = [math.expm1(epsilon - middle) for epsilon, _ in lines]  # over e^middle: only ratios of differences count
+    return peak(x, [line.missed for _, line in lines]), -peak(x, [(-b, -a) for _, (_, (a, b)) in lines])
+
+
+def peak(x: Sequence[float], values: Sequence[Bounds]) -> float:
+    """An upper bound of a concave function from bounds at rising points; ∞ where its highest point may be elsewhere.
+
+    Between two points it is below the chords of the points before and of the points after them.
+
+    Example:
+        >>> round(peak([0.0, 1.0, 3.0, 4.0], [(0.0, 0.0), (1.0, 1.0), (1.0, 1.0), (0.0, 0.0)]), 9)
+        2.0
+    """
+    if not (values[1][0] >= values[0][1] and values[-2][0] >= values[-1][1]):
+        return math.inf
+    best, last = -math.inf, len(x) - 2
+    for i in range(last + 1):
+        width, here, there = x[i + 1] - x[i], values[i][1], values[i + 1][1]
+        # Heights, at both ends, of the line through the two points before, and of that through the two after.
+        rise = (here - values[i - 1][0]) / (x[i] - x[i - 1]) * width if i > 0 else math.inf
+        fall = (there - values[i + 2][0]) / (x[i + 2] - x[i + 1]) * width if i < last else math.inf
+        left, right = min(here, there + fall), min(here + rise, there)
+        if i == 0:
+            left = there + fall
+        elif i == last:
+            right = here + rise
+        elif rise + fall > 0 and 0 < (share := (there + fall - here) / (rise + fall)) < 1:
+            left = max(left, here + rise * share)
+        best = max(best, left + 16 * UNIT * abs(left), right + 16 * UNIT * abs(right))
+    return best
 
 
 def gdp_mu(curves: Sequence[Curve], delta: float) -> Bound:

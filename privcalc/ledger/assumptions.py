@@ -17,7 +17,6 @@ from types import NoneType
 from typing import Annotated, Literal, NamedTuple, get_args, get_type_hints
 
 from privcalc.errors import PrivcalcError
-from privcalc.mechanisms.guarantees import GDP, RDP, ZCDP, ApproxDP, PureDP
 from privcalc.run import Mechanism, Run, known
 from privcalc.serial import Field, Json, check_fields, parts
 
@@ -29,7 +28,7 @@ Start = Literal["random", "public", "released", "certificate", "private", "none"
 VOID = ("start", "preprocessing", "clip_norm")
 """What may be said to be private: then the certificate's ε is ∞, and it says why. Of all else that is refused."""
 
-CAPS = (GDP, ZCDP, RDP, PureDP, ApproxDP)
+CAPS = ("GDP", "ZCDP", "RDP", "PureDP", "ApproxDP")
 
 
 @dataclass(frozen=True)
@@ -58,6 +57,8 @@ class Assumptions:
         trials: "drawn": the number of trials of a ``RandomTrials`` was drawn from its distribution, independently of
             the data; all were made, and alike; the score is made of a trial's own private output and of public data;
             the best one only is released.
+        iterates: "last only": of a ``LastIterate`` nothing but its last weights is ever released or looked at, its
+            steps were fixed beforehand, and each contracts as it says.
         labels: what the labels of releases come from, which certificates publish: a loop over the groups that occur in
             private records tells which do.
         public_records: where records come from that are used without noise.
@@ -96,6 +97,7 @@ class Assumptions:
     parts: Annotated[Literal["disjoint"] | None, "ledger.md"] = None
     keys: Annotated[Literal["kept"] | None, "thresholded_counts.md"] = None
     trials: Annotated[Literal["drawn"] | None, "tuning.md"] = None
+    iterates: Annotated[Literal["last only"] | None, "last_iterate.md"] = None
     labels: Annotated[Origin | None, "ledger.md"] = None
     public_records: Annotated[Origin | None, "assumptions.md"] = None
     start: Annotated[Start | None, "assumptions.md"] = None
@@ -233,7 +235,7 @@ def schemes(among: Iterable[type[Mechanism]]) -> list[str]:
 
 def _is_cap(run: Run) -> bool:
     """Whether the run is one stated guarantee, of all that happens."""
-    return len(run.entries) == 1 and run.entries[0][1] == 1 and isinstance(run.entries[0][0], CAPS)
+    return len(run.entries) == 1 and run.entries[0][1] == 1 and run.entries[0][0].kind in CAPS
 
 
 @dataclass(frozen=True)

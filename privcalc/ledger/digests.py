@@ -10,15 +10,14 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any
 
 from privcalc import errors
 from privcalc.errors import Contradiction, PrivcalcError
-from privcalc.log.file import read
 from privcalc.serial import canonical
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 NAME = "privcalc digest 1"
 NUMBERS = "biufc"
@@ -193,7 +192,7 @@ def _array(value: Any) -> tuple[str, NDArray[Any]]:
         return kind, (tensor.view(tensor.new_zeros(()).short().dtype) if kind == "bfloat16" else tensor).numpy()
     array = errors.array("public data", value)
     if array.dtype.kind == "V" and array.dtype.name == "bfloat16":
-        array = array.view(np.int16)
+        array = array.view("int16")
         return "bfloat16", array
     wide = array.dtype.kind in NUMBERS and (array.dtype.itemsize > 16 or array.dtype.char in "gG")
     if array.dtype.kind not in NUMBERS + "OUT" or wide:
@@ -242,6 +241,8 @@ def secret(path: str) -> str | None:
     Raises:
         PrivcalcError: if it does not fit its hashes.
     """
+    from privcalc.log.file import read
+
     with read(path) as (entries, _):
         found = any(entry.get("type") == "marks" and "'bits:" in str(entry.get("digests")) for entry in entries)
     return SECRET.format(path=path) if found else None

@@ -7,17 +7,18 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import NoneType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from privcalc import serial
-from privcalc.calibration.target import target as aim_of
 from privcalc.enclosure import Guarantee
 from privcalc.errors import PrivcalcError, check_delta
 from privcalc.ledger.assumptions import Assumptions, check_type
-from privcalc.ledger.rules import Filter, Plan, Rule
 from privcalc.relation import Relation, check_relation
 from privcalc.run import Mechanism, Run
 from privcalc.serial import Field, Json, canonical, check_fields
+
+if TYPE_CHECKING:  # terms are read without the engine
+    from privcalc.ledger.rules import Filter, Rule
 
 FORMAT, VERSION = "privcalc ledger", 4
 
@@ -147,6 +148,8 @@ class Terms:
 
     def rule(self) -> Rule:
         """What may be charged, from the beginning."""
+        from privcalc.ledger.rules import Plan
+
         if self.plan is not None:
             return Plan(self.plan)
         assert self.cap is not None
@@ -163,6 +166,8 @@ class Terms:
 
     def check_target(self) -> None:
         """A charge past the plan or cap is refused; so the target need be checked against these only, once."""
+        from privcalc.calibration.target import target as aim_of
+
         target = self.target
         if target is None:
             return
@@ -277,6 +282,8 @@ def filter_of(cap: Mechanism) -> Filter:
     Raises:
         PrivcalcError: if it is no cap, or none is proved for it.
     """
+    from privcalc.ledger.rules import Filter
+
     limits = cap.limits() if isinstance(cap, Mechanism) else None
     if limits is None:
         raise PrivcalcError(f"cap = {cap!r}: must be GDP, ZCDP, RDP or PureDP; no filter is proved for other budgets")

@@ -347,7 +347,8 @@ class DiscreteGaussian(ByNumber, Additive):
             return Pairs(pair, pair)
         if (ones := self._ones(records)) is not None:
             return Pairs(ones, ones)
-        bound = GaussianPair(records * self.sensitivity * unit_mu(self.sigma * (1 - 2 * UNIT)) * (1 + 4 * UNIT))
+        length = math.sqrt(math.floor(Fraction(self.sensitivity) ** 2))  # of whole numbers the largest
+        bound = GaussianPair(records * length * unit_mu(self.sigma * (1 - 2 * UNIT)) * (1 + 8 * UNIT))
         return Pairs(bound, bound, self._attained(records), bound="integer vectors")
 
     def _attained(self, records: int) -> tuple[Pair, Pair]:

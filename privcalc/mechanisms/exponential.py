@@ -10,7 +10,15 @@ from numpy.typing import ArrayLike
 
 from privcalc import errors
 from privcalc.numerics.floats import TINY, UNIT, Floats
-from privcalc.numerics.interfaces import ClosedTransform, NodeValues, ProfileValues, RealValues, Transform, log_slack
+from privcalc.numerics.interfaces import (
+    ClosedTransform,
+    NodeValues,
+    ProfileValues,
+    RealValues,
+    TradeOff,
+    Transform,
+    log_slack,
+)
 from privcalc.numerics.solve import Bounds
 from privcalc.numerics.special import betaln
 from privcalc.pairs.dominating import Pairs
@@ -39,6 +47,14 @@ class BoundedRangePair(SymmetricPair):
         # gap and scale may lie near 1e-100: divide before squaring
         delta = gap * (gap / scale)
         return ProfileValues(delta, np.exp(x) * (gap / scale), 24 * UNIT * delta + TINY)
+
+    def trade_off(self, alpha: float) -> TradeOff:
+        """logit(1 − β) = logit α + a."""
+        small, rest = math.exp(-self.a), 1 - alpha
+        total, error = alpha + small * rest, UNIT * (32 + self.a)
+        missed, power = small * rest / total, alpha / total
+        ends = [(value * (1 - error) - TINY, value * (1 + error) + TINY) for value in (missed, power)]
+        return TradeOff(ends[0], ends[1]).tidy(alpha)
 
     def member(self, up: float) -> TwoPointPair:
         """The pair with losses ``up`` and up − a, which a choice between two candidates has."""
@@ -177,7 +193,15 @@ class ExponentialMechanism(ByNumber, Shown):
         zcdp = ZCDPPair(pair.a**2 / 8 * (1 + 4 * UNIT), 0.0)  # composed, a²/8-zCDP can be the smaller bound
         occurs, better = (two, two), (zcdp, zcdp)
         return Pairs(
-            pair, pair, occurs, attained_alone=True, alternative=better, bound="bounded range", also=also, choice=pair.a
+            pair,
+            pair,
+            occurs,
+            attained_alone=True,
+            attained_curve=True,
+            alternative=better,
+            bound="bounded range",
+            also=also,
+            choice=pair.a,
         )
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from privcalc import errors
 from privcalc.numerics.floats import TINY, UNIT, Floats
-from privcalc.numerics.interfaces import ProfileValues, Transform
+from privcalc.numerics.interfaces import ProfileValues, TradeOff, Transform
 from privcalc.numerics.sampled_laplace import SampledLaplaceTransform
 from privcalc.numerics.solve import Bounds
 from privcalc.numerics.special import erfinv, ndtri_exp
@@ -39,17 +39,21 @@ class LaplacePair(SymmetricPair):
         blur = np.where(epsilon <= self.a * (1 + 8 * UNIT), self.a * np.exp(x), 0.0)
         return ProfileValues(delta, tail, 8 * UNIT * (delta + blur) + TINY)
 
-    def trade_off(self, alpha: float) -> Bounds:
+    def trade_off(self, alpha: float) -> TradeOff:
         """F(F⁻¹(1 − α) − a), in three pieces that meet smoothly (``proofs/laplace.md``)."""
-        log_alpha = math.log(alpha)
+        log_alpha, small = math.log(alpha), math.exp(-self.a)
         if log_alpha + math.log(2) < -self.a:
-            value = -math.expm1(self.a + log_alpha)
+            missed, power = -math.expm1(self.a + log_alpha), math.exp(self.a + log_alpha)
+        elif alpha <= 0.5:
+            missed = 0.25 * math.exp(-self.a - log_alpha)
+            power = 1 - missed
         else:
-            value = math.exp(-self.a) * (1 - alpha) if alpha > 0.5 else 0.25 * math.exp(-self.a - log_alpha)
+            missed, power = small * (1 - alpha), small * alpha - math.expm1(-self.a)
         # Exponents are sums of two rounded terms; in the first piece both e^{a}α and β's distance
-        # from it are at most β.
-        error = 4 * UNIT * (4 + self.a - log_alpha) * value + TINY
-        return max(value - error, 0.0), min(value + error, 1.0)
+        # from it are at most β, and in the second the power is at least ½.
+        error = 4 * UNIT * (4 + self.a - log_alpha)
+        ends = [(value * (1 - error) - TINY, value * (1 + error) + TINY) for value in (missed, power)]
+        return TradeOff(ends[0], ends[1]).tidy(alpha)
 
     @property
     def max_loss(self) -> float:

@@ -103,7 +103,7 @@ class PermuteAndFlip(Selection):
         pair = LaplacePair(self._shift(records))
         two, *others = [_flipped(pair.a, share) for share in (*_SHARES, 1.0)]
         also = tuple((other, other.reverse) for other in others)
-        return Pairs(pair, pair, (two, two), attained_alone=True, bound="noisy max", also=also)
+        return Pairs(pair, pair, (two, two), attained_alone=True, attained_curve=True, bound="noisy max", also=also)
 
 
 @dataclass(frozen=True, init=False, repr=False)

@@ -247,7 +247,7 @@ def _tests(trials: RandomTrials, direction: Direction) -> list[TwoPointPair]:
     curve = Curve(direction, _ROUGH)
     mirrored = Curve(tuple((pair.reverse, count) for pair, count in direction), _ROUGH)
     for alpha, best in _TESTS:
-        power = 1 - tradeoff.one_order(curve, mirrored, alpha).upper
+        power = tradeoff.one_order(curve, mirrored, alpha)[0].power[0]
         both = np.array([power, alpha])
         if best:
             p, q = trials.law.better(both).tolist()

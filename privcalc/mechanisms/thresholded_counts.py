@@ -243,8 +243,9 @@ class ThresholdedCounts(Shown):
         return self._several(1, int(relation is REPLACE_ONE))
 
     def group(self, relation: Relation, removed: int, added: int, total: int) -> Pairs | None:
-        """The pairs of several persons, if they have few keys together."""
-        return self._several(removed, added) if removed * self.keys <= _MOST_PARTS else None
+        """The pairs of several persons, if they have few keys together; one shift of all may be worse than a chain."""
+        shifted = self.noise == "laplace" and removed > 2 and (self.keys > 1 or relation is REPLACE_ONE)
+        return None if shifted or removed * self.keys > _MOST_PARTS else self._several(removed, added)
 
     def _several(self, removed: int, added: int) -> Pairs:
         """The worst part; noise alone, on the counts of ever more others, and new keys alone occur."""

@@ -6,7 +6,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
-from privcalc.numerics.floats import Complexes, Floats
+from privcalc.numerics.floats import UNIT, Complexes, Floats
 
 
 class ProfileValues(NamedTuple):
@@ -21,6 +21,25 @@ class ProfileValues(NamedTuple):
     delta: Floats
     tail: Floats
     error: Floats
+
+
+class TradeOff(NamedTuple):
+    """Bounds of the trade-off curve at a false positive rate α, each sharp, relatively, where it is small.
+
+    Attributes:
+        missed: of the smallest false negative rate β.
+        power: of 1 − β.
+    """
+
+    missed: tuple[float, float]
+    power: tuple[float, float]
+
+    def tidy(self, alpha: float) -> TradeOff:
+        """The bounds met with what each says of the other, and with what guessing has, β ≤ 1 − α."""
+        unit = 2 * UNIT
+        (low, high), (least, most) = self
+        missed = max(low, 1 - most - unit, 0.0), min(high, 1 - least + unit, (1 - alpha) * (1 + unit))
+        return TradeOff(missed, (max(least, 1 - high - unit, alpha), min(most, 1 - low + unit, 1.0)))
 
 
 class RealValues(NamedTuple):

@@ -61,6 +61,7 @@ class Pairs:
         others: the numbers of other records for which what is attained occurs (``proofs/together.md``).
         choice: of a choice whose loss has a known range, that range: many of them are a game (``proofs/choices.md``);
             else 0.
+        attained_curve: whether one use attains each point of the trade-off curve of what dominates, too.
     """
 
     forward: Pair
@@ -72,6 +73,7 @@ class Pairs:
     choice: float = 0.0
     also: tuple[tuple[Pair, Pair], ...] = ()
     others: Others = ANY
+    attained_curve: bool = False
 
     def upper(self) -> tuple[Pair, Pair]:
         """Return the dominating pairs (forward, backward), for upper bounds."""

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from privcalc.numerics.floats import TINY, UNIT, Floats
-from privcalc.numerics.interfaces import ProfileValues, Transform
+from privcalc.numerics.interfaces import ProfileValues, TradeOff, Transform
 from privcalc.numerics.sampled_gaussian import OppositeGaussianTransform, SampledGaussianTransform
 from privcalc.numerics.solve import Bounds
-from privcalc.numerics.special import gdp_profile, log_ndtr
+from privcalc.numerics.special import gdp_profile, log_ndtr, ndtri
 from privcalc.numerics.transforms import GaussianTransform
 from privcalc.pairs.pair import Pair, SymmetricPair
 
@@ -25,6 +25,16 @@ class GaussianPair(SymmetricPair):
     def profile(self, epsilon: Floats) -> ProfileValues:
         """Balle, Wang 2018, Theorem 8."""
         return gdp_profile(self.mu, epsilon)
+
+    def trade_off(self, alpha: float) -> TradeOff:
+        """β = Φ(−z − μ), z = Φ⁻¹(α) (Dong, Roth, Su 2022, Equation 6)."""
+        low, high = _quantile(alpha) if alpha <= 0.5 else [-z for z in _quantile(1 - alpha)[::-1]]
+        sums = [z + self.mu for z in (low, high)]
+        blur = 2 * UNIT * (abs(sums[0]) + self.mu)
+        return TradeOff(
+            (_normal(-sums[1] - blur)[0], _normal(-sums[0] + blur)[1]),
+            (_normal(sums[0] - blur)[0], _normal(sums[1] + blur)[1]),
+        ).tidy(alpha)
 
     @property
     def zcdp(self) -> float:
@@ -61,6 +71,22 @@ class GaussianPair(SymmetricPair):
     def outcomes(self) -> tuple[Floats, Floats] | None:
         """One, if the laws are equal."""
         return None if self.mu else (np.ones(1), np.ones(1))
+
+
+def _normal(x: float) -> Bounds:
+    """Bounds of the normal distribution function Φ(x)."""
+    log = float(log_ndtr(x))
+    error = 16 * UNIT * (1 - log)
+    return math.exp(log) * (1 - error) - TINY, math.exp(log) * (1 + error) + TINY
+
+
+def _quantile(alpha: float) -> Bounds:
+    """Bounds of Φ⁻¹(α), 0 < α ≤ ½: points at which Φ was evaluated to be on either side."""
+    z, log = float(ndtri(alpha)), math.log(alpha)
+    off, error = 1e-14 * (1 + abs(z)), 16 * UNIT * (1 - log)
+    while not (log_ndtr(z - off) + error <= log <= log_ndtr(z + off) - error):
+        off *= 4
+    return z - off, z + off
 
 
 @dataclass(frozen=True)

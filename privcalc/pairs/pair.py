@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from privcalc.numerics.floats import UNIT, Floats
-from privcalc.numerics.interfaces import ProfileValues, Transform
+from privcalc.numerics.interfaces import ProfileValues, TradeOff, Transform
 from privcalc.numerics.log_moment import log_moment
 from privcalc.numerics.routes.atoms import SUBNORMAL, Atoms
 from privcalc.numerics.solve import Bounds
@@ -60,12 +60,9 @@ class Pair(ABC):
     def reverse(self) -> Pair:
         """The pair (Q, P)."""
 
-    def trade_off(self, alpha: float) -> Bounds | None:
-        """Bounds of the smallest false negative rate of a test of Q against P, in closed form.
-
-        The false positive rate is 0 < α < 1; None where there is no closed form.
-        """
-        return None
+    def trade_off(self, alpha: float) -> TradeOff | None:
+        """The best test of Q against P with a false positive rate of 0 < α < 1; None where there is no closed form."""
+        return None if self.atoms is None else self.atoms.trade_off(alpha)
 
     @property
     def factors(self) -> tuple[tuple[Pair, int], ...]:

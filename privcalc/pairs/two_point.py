@@ -14,6 +14,7 @@ from privcalc.numerics.interfaces import (
     NodeValues,
     ProfileValues,
     RealValues,
+    TradeOff,
     Transform,
     log_slack,
 )
@@ -66,6 +67,10 @@ class TwoPointPair(Pair):
         """The exact composition of ``count`` uses; None where its table would be too large."""
         total = self.count * count
         return replace(self, count=total) if total <= _MOST[not self.neutral] else None
+
+    def trade_off(self, alpha: float) -> TradeOff | None:
+        law = Atoms.of(_law(self)) if self.count > _FEW[not self.neutral] else self.atoms
+        return None if law is None else law.trade_off(alpha)
 
     def profile(self, epsilon: Floats) -> ProfileValues:
         """δ(ε) = p(1 − e^{ε − up}) and e^ε Q(L > ε) = p e^{ε − up}, for ε < up; several uses by their table."""

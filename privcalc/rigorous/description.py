@@ -172,6 +172,7 @@ KINDS: Mapping[str, Mapping[str, Reader | None]] = {
     "AboveThreshold": {"threshold_scale": _scale, "query_scale": _scale, "answers": _whole, "monotone": _flag},
     "PureDP": {"epsilon": _scale, "relation": _RELATION},
     "ApproxDP": {"epsilon": _level, "delta": _share, "relation": _RELATION},
+    "LastIterate": {"noise_multiplier": _scale, "steps": _whole, "contraction": _share, "capped": _flag},
     "GDP": {"mu": _scale, "relation": _RELATION},
     "ZCDP": {"rho": _scale, "xi": _level, "relation": _RELATION},
     "RDP": {"orders": _numbers(_extended), "epsilons": _numbers(_extended), "relation": _RELATION},

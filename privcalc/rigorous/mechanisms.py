@@ -88,6 +88,11 @@ def factors_of(mechanism: Described, count: int, relation: str, kind: Kind, add:
     match mechanism:
         case Described("Gaussian" | "GDP"):
             yield Normal(count, ((moves if mechanism.kind == "Gaussian" else 1) * _mu(mechanism)) ** 2)
+        case Described("LastIterate", {"noise_multiplier": z, "steps": steps, "contraction": c}):
+            if relation == ADD_OR_REMOVE_ONE and not mechanism.fields["capped"]:
+                raise RefusedError(f"relation = {relation}: {mechanism} is of a public number of records")
+            power = _power(c, steps, up=kind == "occurring")  # more of it is less of μ
+            yield Normal(count, (1 - power) * (1 + c) / ((1 + power) * (1 - c)) * (moves / z) ** 2)
         case Described("DiscreteGaussian", {"norm": 2, "sensitivity": norm}):
             if kind == "moments" or (kind == "dominating" and norm >= 2):
                 yield Normal(count, (moves * _mu(mechanism)) ** 2)
@@ -388,6 +393,22 @@ def _sampled(mechanism: Described, count: int, relation: str, kind: Kind, add: b
 def _full(base: Described) -> bool:
     """Every outcome can come of both."""
     return all((*base.fields["with_record"], *base.fields["without_record"]))
+
+
+def _power(base: Fraction, exponent: int, *, up: bool) -> Fraction:
+    """The power of a number in [0, 1), in whole steps of 2⁻²⁵⁶ that are rounded down, or up."""
+    bits, sign = 256, -1 if up else 1
+
+    def rounded(product: int | Fraction) -> int:
+        return sign * math.floor(sign * Fraction(product))
+
+    unit, found = 1 << bits, 1 << bits
+    square = rounded(base * unit)
+    for bit in reversed(bin(exponent)[2:]):
+        if bit == "1":
+            found = rounded(Fraction(found * square, unit))
+        square = rounded(Fraction(square * square, unit))
+    return Fraction(found, unit)
 
 
 def _mu(base: Described) -> Fraction:

@@ -4,6 +4,7 @@ A run of T steps releases Cx + Z, row by row: x_t is the sum of step t, C the st
 is published is x + C⁻¹Z, a function of that. :class:`privcalc.CorrelatedGaussian` says what it costs.
 """
 
+from privcalc.run import PARTS
 from privcalc.strategies.buffered import BLT
 from privcalc.strategies.design import error, momentum, optimal_banded, optimal_blt, optimal_toeplitz, spread
 from privcalc.strategies.matrices import Dense, SquareRoot, Strategy, Toeplitz, Tree
@@ -30,3 +31,8 @@ __all__ = [
     "sensitivity",
     "spread",
 ]
+
+PARTS |= {
+    part.__name__: part
+    for part in (Toeplitz, SquareRoot, BLT, Dense, Tree, MinSeparation, FixedOrder, CyclicPoisson, BallsInBins)
+}

@@ -155,8 +155,11 @@ def test_an_officer_plans_a_year_for_teams_by_the_command_alone(runs, kind, url,
     whole = cap.mu**2 if kind is pc.GDP else cap.epsilons[0] * 2 / cap.orders[0]
     assert found["teams"][0]["charged"] == pytest.approx(36 / 400 / (whole / 2), rel=1e-9)
     rest = whole / 2 - 36 / 400
-    left = pc.GDP(rest**0.5) if kind is pc.GDP else pc.RDP(cap.orders, [rest * cap.orders[0] / 2])
-    assert found["teams"][0]["left"]["upper"] == pytest.approx(left.epsilon(delta=1e-6).upper, rel=1e-6)
+    left = found["teams"][0]["left"]["upper"]
+    assert left == pytest.approx(pc.GDP(rest**0.5).epsilon(delta=1e-6).upper, rel=1e-6)
+    cardio = pc.Budget(url, dataset="visits", team="cardio")
+    just = pc.noise_multiplier(epsilon=left, delta=1e-6)
+    assert [cardio.would_exceed(pc.Gaussian(just * by)) for by in (1.0001, 0.9999)] == [False, True]
 
 
 def test_shares_are_set_aside(url, capsys):

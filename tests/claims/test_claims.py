@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
+import io
 import json
 import math
 import re
+import sys
 from pathlib import Path
 
 import mpmath
@@ -15,7 +17,7 @@ import privcalc as pc
 from benchmarks.claims.__main__ import FOLDER, TARGET, page
 from privcalc.claims import Claim, Verdict, check, readings
 from privcalc.claims.readings import run_of
-from privcalc.claims.schema import PARAMETERS, SCHEMA, samplers
+from privcalc.claims.schema import PARAMETERS, SCHEMA, samplers, template
 from privcalc.cli import main
 
 ROOT = Path(__file__).parents[2]
@@ -197,7 +199,7 @@ def test_unknown_values_are_refused(message):
 @pytest.mark.parametrize(
     ("path", "value", "message"),
     [
-        (["temperature"], 1, "not so ['temperature']"),
+        (["temperature"], 1, "has 'temperature', which no claim has"),
         (["version"], 2, "version = 2: must be 1"),
         (["steps"], 1000, "steps = 1000: must be dict"),
         (["steps", "note"], "x", "not so ['note']"),
@@ -303,3 +305,56 @@ def test_no_text_of_a_claim_poses_as_a_verdict(name):
         if text.strip() or name not in ("quote", "address"):
             with pytest.raises(pc.PrivcalcError, match="printable"):
                 Claim(forged)
+
+
+def test_a_template_is_a_claim_of_which_nothing_is_stated(tmp_path, capsys):
+    path = str(tmp_path / "claim.toml")
+    assert main(["claim", "new", path]) == 0
+    text = Path(path).read_text()
+    assert all(f"[{name}]" in text for name in PARAMETERS)
+    assert Claim.load(path).missing == list(PARAMETERS)
+    assert main(["claim", "new", path]) == 2
+    assert "must be a new file" in capsys.readouterr().err
+
+
+def test_a_template_that_was_filled_in_says_what_the_json_says(tmp_path):
+    whole = {name: (stated["value"], "it is \"so\"", "https://x.org") for name, stated in document().items()
+             if name in PARAMETERS and stated["value"] != "not stated"}  # fmt: skip
+    (tmp_path / "claim.toml").write_text(template("a model", whole))
+    found = Claim.load(tmp_path / "claim.toml")
+    assert str(check(found)).partition("\n")[2] == str(check(Claim(document()))).partition("\n")[2]
+    (tmp_path / "claim.toml").write_text("[epsilon\n")
+    with pytest.raises(pc.PrivcalcError, match="must be TOML"):
+        Claim.load(tmp_path / "claim.toml")
+
+
+def test_a_claim_is_asked_for_at_a_terminal(tmp_path, monkeypatch):
+    path = str(tmp_path / "claim.toml")
+    said = {"epsilon": "8", "delta": "1e-5", "steps": "1000", "noise_multiplier": "1.5"}
+    lines = ["my model"]
+    for name in PARAMETERS:
+        lines += [said[name], "it says so", "https://x.org"] if name in said else [""]
+    terminal = io.TextIOWrapper(io.BytesIO("\n".join([*lines, ""]).encode()))
+    monkeypatch.setattr(terminal, "isatty", lambda: True)
+    monkeypatch.setattr(sys, "stdin", terminal)
+    assert main(["claim", "new", path]) == 0
+    found = Claim.load(path)
+    assert (found.name, found.values("epsilon"), found.values("steps")) == ("my model", (8,), (1000,))
+    assert set(PARAMETERS) - set(found.missing) == set(said)
+
+
+def test_a_quick_claim_is_what_its_numbers_say(capsys):
+    run = pc.PoissonSampled(pc.Gaussian(1.0), 0.01) * 10_000
+    numbers = ["--noise-multiplier", "1", "--sample-rate", "0.01", "--steps", "10000", "--delta", "1e-5"]
+    full = [*numbers, "--sampler", "Poisson", "--relation", "add-or-remove-one"]
+    least = run.epsilon(delta=1e-5).upper
+    assert main(["claim", "check", *full, "--epsilon", f"{least * 1.001}"]) == 0
+    assert main(["claim", "check", *full, "--epsilon", f"{least * 0.999}"]) == 1
+    assert main(["claim", "check", *numbers, "--epsilon", f"{least}"]) == 3
+    assert main(["claim", "check"]) == main(["claim", "check", "x.json", "--epsilon", "1"]) == 2
+    assert "one of both" in capsys.readouterr().err
+
+
+def test_missing_fields_are_told_in_words():
+    with pytest.raises(pc.PrivcalcError, match=r"lacks delta \(its δ\); privcalc claim new"):
+        Claim({name: value for name, value in document().items() if name != "delta"})

@@ -20,9 +20,10 @@ from typing import Any
 import numpy as np
 
 from privcalc import errors
-from privcalc.attacks.replay.findings import KINDS, Finding, Report, difference, interaction, moves
+from privcalc.attacks.replay.findings import Finding, Report, difference, interaction, moves
 from privcalc.attacks.replay.records import Record, Table, hostile, moved
 from privcalc.attacks.replay.tape import DOORS, Diverged, Enough, Release, Tape, opened, replayed
+from privcalc.attacks.replay.words import KINDS
 from privcalc.errors import PrivcalcError
 from privcalc.relation import ADD_OR_REMOVE_ONE, REPLACE_ONE, Relation, check_relation
 

@@ -12,22 +12,7 @@ import numpy as np
 
 from privcalc import errors
 from privcalc.attacks.replay.tape import Release
-
-KINDS = {
-    "sensitivity": "what was released moved further than was declared: a record was not clipped, the clip norm "
-    "is that of something else, batches are not drawn by coins, or what a record adds depends on the others",
-    "absent": "a record that is not in the batch changed what was released",
-    "interaction": "what one record adds to a sum depends on another record, as with batch normalisation, "
-    "or clipping of a mean",
-    "monotone": "scores that were declared monotone rose and fell",
-    "control flow": "which releases there are, or their parameters or shapes, depends on a record: a number of steps, "
-    "a schedule, a clip norm, a shape",
-    "output": "what is returned depends on a record although all releases were the same: something leaves without "
-    "noise, such as a private number of records, a statistic of a layer, a parameter",
-    "refusal": "the run fails, or does not, because of a record, as with values that are not finite; "
-    "whether it did is an output",
-}
-"""What may be found, and what it means."""
+from privcalc.attacks.replay.words import KINDS, NO_GUARANTEE
 
 Met = dict[tuple[int, int], tuple[Any, Any]]
 """Pairs that were compared, or are being."""
@@ -228,9 +213,6 @@ def _arrays(one: Any, other: Any, where: str) -> tuple[str, str] | None:
         return where, f"differs by up to {float(np.nanmax(np.abs(one.astype(float) - other.astype(float)))):.4g}"
 
 
-NO_GUARANTEE = "a replay shows the violations that it finds; that it found none is no guarantee (proofs/replay.md)"
-
-
 @dataclass(frozen=True)
 class Report:
     """The outcome of a replay: which process and data were replayed, and what differed. No guarantee. No guarantee.
@@ -278,12 +260,3 @@ class Report:
         said = [f"{self.process}: {self.releases} releases on {self.records} records under {self.relation}; {moved}"]
         said += [f"  {finding}" for finding in self.findings] or [f"  nothing found with {len(self.added)} records"]
         return "\n".join([*said, f"  ({NO_GUARANTEE})"])
-
-
-def told(section: Mapping[str, Any]) -> str:
-    """A section of a certificate, for people."""
-    outcome = f"FOUND: {', '.join(section['found'])}" if section["found"] else "found nothing"
-    return (
-        f"{section['process']}, {section['releases']} releases, with and without each of {len(section['added'])} "
-        f"records ({', '.join(section['added'])}), {section['relation']}: {outcome}; {section['note']}"
-    )

@@ -16,7 +16,7 @@ import numpy as np
 
 from privcalc.numerics.elementary import repeated
 from privcalc.numerics.floats import TINY, UNIT, Floats
-from privcalc.numerics.interfaces import ProfileValues, RouteFailed
+from privcalc.numerics.interfaces import ProfileValues, RouteFailed, TradeOff
 from privcalc.numerics.solve import Bounds
 
 _LIGHT = 1e-307
@@ -197,6 +197,45 @@ class Atoms:
         margin = self.relative + (self.losses.size + 64) * UNIT
         low, high = (self._value(epsilon + move) for move in (moved, -moved))
         return max(low * (1 - margin) - TINY, 0.0), min(high * (1 + margin) + self.missing, 1.0)
+
+    @functools.cached_property
+    def _sums(self) -> tuple[Floats, ...]:
+        """Q of each value, P and Q of it and all larger ones, P of all smaller ones; underflow counts as nothing."""
+        p = self.masses
+        with np.errstate(under="ignore", over="ignore"):
+            q = np.exp(np.minimum(np.log(p) - self.losses, 0.0))
+            above = [np.append(decayed_sums(x, 0.0), 0.0) for x in (p, q)]
+            return q, *above, np.append(0.0, decayed_sums(p[::-1], 0.0)[::-1])
+
+    def trade_off(self, alpha: float) -> TradeOff | None:
+        """The trade-off curve of Q against P at 0 < α < 1, from the best test and from lines below all tests.
+
+        Proof: ``proofs/atoms.md``. None where losses or α are beyond doubles.
+        """
+        p, (q, above_p, above_q, below_p) = self.masses, self._sums
+        # What is off by rounding: e^L and q by their exponents, below 710 + |L|, and sums by their doublings.
+        off = self.shift + UNIT * (4 * (710 + self.reach) + 2 * p.size.bit_length() + 64)
+        down, up = 1 - (self.relative + 3 * off), 1 + (self.relative + 3 * off)
+        if not (off < 1e-3 and alpha > 10 * TINY):
+            return None
+        # All values from the j-th on have at most α of Q; and a share of the one before.
+        j = int(np.argmax(above_q * up + TINY <= alpha))
+        share = 0.0
+        if j > 0:
+            share = min((alpha - above_q[j] * up - TINY) / (q[j - 1] * up + TINY), 1.0) * (1 - 4 * UNIT)
+        at = max(j - 1, 0)
+        power = (above_p[j] + share * p[at]) * down
+        missed = (below_p[at] + (1 - share) * p[at] if j > 0 else 0.0) * up + self.missing
+        # No test has more than E_P(1 − xe^{−L})_+ + xα, for every x: those just below and above each value.
+        kept = int(np.searchsorted(self.losses, 690.0))
+        with np.errstate(under="ignore", over="ignore"):
+            low, high = (np.exp(self.losses[:kept] + move) for move in (-off, off))
+            rest = low * ((above_q[:kept] * down - TINY) - alpha)
+            least = below_p[:kept] * down + rest - 4 * UNIT * (below_p[:kept] + np.abs(rest))
+            rest = high * (alpha - (above_q[1 : kept + 1] * down - TINY))
+            most = above_p[1 : kept + 1] * up + rest + 4 * UNIT * (above_p[1 : kept + 1] + np.abs(rest))
+        bounds = float(least.max(initial=0.0)), float(most.min(initial=1.0)) + self.missing
+        return TradeOff((bounds[0], float(missed)), (float(power), bounds[1])).tidy(alpha)
 
     def guess(self, delta: float) -> float:
         """The first value at or beyond which δ(ε) ≤ δ, near enough."""
