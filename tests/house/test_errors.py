@@ -533,7 +533,7 @@ def test_answers_are_not_cut_to_whole_numbers() -> None:
         (pc.Ledger(None, plan=GAUSSIAN).histogram, "bins", "edges"),
         (pc.Ledger(None, plan=GAUSSIAN).count, "max_contributions", "rows_per_person"),
     ],
-    ids=str,
+    ids=lambda value: getattr(value, "__name__", str(value)),
 )
 def test_a_keyword_of_another_library_is_told_by_our_name(call: Callable[..., Any], word: str, ours: str) -> None:
     with pytest.raises(pc.PrivcalcError, match=rf"^{word}: is no argument of \w+; did you mean {ours}=\?$") as caught:
