@@ -136,6 +136,7 @@ class _Lines:
             high, least = min(high, found[0]), max(least, found[1])
             if high < 1:
                 break
+        self._line(self._corner(at, 1e-4 * scale), unknown)
         low = max(line.missed[0] for line in self._known.values())
         most = min(line.power[1] for line in self._known.values())
         return TradeOff((low, max(high, low)), (min(least, most), most))
@@ -161,6 +162,19 @@ class _Lines:
                 found = Bound(0.0, before, ())
             self._known[epsilon] = self._of(epsilon, replace(found, upper=min(found.upper, before)))
         return self._known[epsilon]
+
+    def _corner(self, at: float, step: float) -> float:
+        """Where the lines through two points before and through two points after a highest point meet.
+
+        At a loss of positive probability g has a corner, where the search alone is off by its step times a slope.
+        """
+        x = [math.expm1(k * step) for k in (-2, -1, 1, 2)]
+        far, near, beyond, last = (self._line(at + k * step, True).missed[0] for k in (-2, -1, 1, 2))
+        rise, fall = (near - far) / (x[1] - x[0]), (last - beyond) / (x[3] - x[2])
+        if not rise > fall:
+            return at
+        meets = (beyond - near + rise * x[1] - fall * x[2]) / (rise - fall)
+        return at + math.log1p(meets) if x[1] < meets < x[2] else at
 
     def _of(self, epsilon: float, delta: Bound) -> TradeOff:
         """From bounds of δ(|ε|) of its order."""

@@ -43,6 +43,9 @@ class Leak:
     dropped: Fraction
 
 
+_FINE = 2**80
+"""Steps of roots per unit: far finer than the 53 bits of what is claimed."""
+
 STATED = frozenset({"PureDP", "ApproxDP", "GDP", "ZCDP", "RDP", "CustomMechanism"})
 """Guarantees for one relation."""
 
@@ -419,7 +422,8 @@ def _mu(base: Described) -> Fraction:
         case Described("GDP", {"mu": mu}):
             return mu  # type: ignore[no-any-return]
         case Described("DiscreteGaussian", {"norm": 2, "noise_multiplier": z, "sensitivity": norm}):
-            return norm * unit_mu(z * norm)  # type: ignore[no-any-return]
+            length = math.isqrt(math.floor(norm**2) * _FINE**2) + 1  # above √⌊norm²⌋, the longest of integers
+            return Fraction(length, _FINE) * unit_mu(z * norm)
     raise UnprovableError(f"{base}: is not covered as a normal release")
 
 
