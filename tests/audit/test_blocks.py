@@ -93,7 +93,7 @@ def test_a_command_writes_what_it_writes_without_an_engine(norms, tmp_path, caps
         found.append({path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()})
         assert parquet.read_schema("out/epsilon.parquet").metadata[b"warning"].startswith(b"SENSITIVE")
     assert found[0] == found[1]  # the parts are gone, too
-    assert "1 of 1 parts, " in capsys.readouterr().err
+    assert capsys.readouterr().err == ""  # progress is for a terminal
     assert (
         main(
             ["audit", "norms.parquet", "--noise-multiplier", "20", "--delta", "1e-5", "--out", "out", "--workers", "0"]
