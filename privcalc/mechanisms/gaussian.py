@@ -16,7 +16,7 @@ __all__ = ["Gaussian"]
 
 @dataclass(frozen=True)
 class Gaussian(ByNumber, Additive):
-    """Release a sum of vectors, each of norm at most C, plus N(0, (noise_multiplier·C)²) noise in every coordinate.
+    """Release a sum that a record moves by at most C (replaced: 2C), plus N(0, (noise_multiplier·C)²) noise per entry.
 
     Under add-or-remove-one and zero-out it is exactly (1/noise_multiplier)-GDP, under replace-one
     (2/noise_multiplier)-GDP, because two contributions of norm C can differ by 2C (``proofs/gaussian.md``).

@@ -364,3 +364,22 @@ def test_reports_are_sent_by_all():
     assert said(found, "reports") == [("always sent", "nobody", None)]
     assert "not the number of records, which is taken as public" in str(found)
     assert "randomized_response.md" in found.document["proofs"]
+
+
+def test_turns_are_nobody_elses():
+    """Nothing said that others keep their steps where one record leaves; in a loop over a file in order they do not."""
+    order = pc.strategies.FixedOrder(epoch=2)
+    run = pc.CorrelatedGaussian(5.0, pc.strategies.Toeplitz([1.0, 0.5], steps=4), order)
+    found = pc.certify(run, delta=1e-5)
+    assert said(found, "sampling") == [("in turns", "nobody", None)]
+    assert "in which is not changed by who else is there, by any value, or by any output" in str(found)
+
+
+def test_a_replaced_record_may_be_longer_than_the_clip_norm():
+    """Least squares adds products of norm up to √2 where C = √4.5/2: "each of norm at most C" was said of them."""
+    learners = pytest.importorskip("learners")
+    two = np.eye(2).repeat(20, axis=0), [0] * 20 + [1] * 20
+    kind = {"epsilon": 1.0, "delta": 1e-5, "relation": pc.REPLACE_ONE}
+    found = str(learners.DPLS(classes=[0, 1], **kind).fit(*two).certificate_)
+    assert "each of norm at most C" not in found
+    assert "a record moves by at most C (replaced: 2C)" in found
