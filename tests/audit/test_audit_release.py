@@ -14,7 +14,7 @@ STEP, HISTOGRAM, QUANTILE = (
     pc.Gaussian(noise_multiplier=8.0),
     pc.ExponentialMechanism(epsilon=0.4, monotone=False),
 )
-EDGES = np.linspace(0.0, 4.0, 9)
+EDGES = np.linspace(0.0, 0.5, 9)
 
 
 def train(x, ledger, leave_out=None):
@@ -37,10 +37,10 @@ def test_histogram_and_quantile_in_one_plan():
     plan = STEP * STEPS + HISTOGRAM + QUANTILE
     ledger = pc.Ledger(plan=plan, seed=3)
     losses, _ = train(x, ledger)
-    values = np.asarray(losses.epsilon(DELTA))
+    values = np.asarray(losses.mu())
     counts = ledger.gaussian(np.histogram(values, EDGES)[0].astype(float), HISTOGRAM, clip_norm=1.0)
     assert np.abs(counts - np.histogram(values, EDGES)[0]).max() < 6 * HISTOGRAM.noise_multiplier
-    candidates = np.linspace(0.0, 4.0, 81)
+    candidates = np.linspace(0.0, 0.5, 81)
     scores = -np.abs((values <= candidates[:, None]).sum(axis=1) - 0.5 * values.size)
     chosen = candidates[ledger.select(scores, QUANTILE, sensitivity=1.0)]
     assert 0.3 < np.mean(values <= chosen) < 0.7
@@ -51,7 +51,7 @@ def test_histogram_and_quantile_in_one_plan():
 
 
 def test_a_record_moves_its_own_value_only():
-    """What section 10 of the page rests on, at the same outputs."""
+    """What section 4 of the page rests on, at the same outputs: of μ to the last bit, of ε to its last digits only."""
 
     class Replay:
         def __init__(self, outputs):
@@ -63,9 +63,25 @@ def test_a_record_moves_its_own_value_only():
     x = np.random.default_rng(1).standard_normal(RECORDS)
     losses, outputs = train(x, pc.Ledger(plan=STEP * STEPS, seed=4))
     fewer, _ = train(x, Replay(outputs), leave_out=17)
-    values = np.asarray(losses.epsilon(DELTA))
-    assert np.delete(values, 17) == pytest.approx(np.asarray(fewer.epsilon(DELTA)), abs=1e-12)
-    assert np.abs(np.histogram(values, EDGES)[0] - np.histogram(np.asarray(fewer.epsilon(DELTA)), EDGES)[0]).sum() <= 1
+    values = np.asarray(losses.mu())
+    assert np.delete(values, 17).tolist() == np.asarray(fewer.mu()).tolist()
+    assert np.abs(np.histogram(values, EDGES)[0] - np.histogram(np.asarray(fewer.mu()), EDGES)[0]).sum() == 1
+    found, without = (np.asarray(each.epsilon(DELTA)) for each in (losses, fewer))
+    assert np.delete(found, 17) == pytest.approx(without, abs=1e-12)
+
+
+def test_mu_is_that_of_one_record_in_any_company():
+    rng = np.random.default_rng(5)
+    norms = rng.random((30, 2000)) * rng.choice([1.0, 0.1, 1e-5], (30, 2000))
+    kept = rng.random(2000) < 0.5
+
+    def mu(rows):
+        losses = pc.RealisedLosses(records=rows.shape[1], noise_multiplier=3.3)
+        for row in rows:
+            losses.update(row)
+        return np.asarray(losses.mu())
+
+    assert mu(norms)[kept].tolist() == mu(norms[:, kept]).tolist()
 
 
 def test_a_report_that_fails_leaves_nothing_half(tmp_path, monkeypatch):
