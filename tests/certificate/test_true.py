@@ -383,3 +383,11 @@ def test_a_replaced_record_may_be_longer_than_the_clip_norm():
     found = str(learners.DPLS(classes=[0, 1], **kind).fit(*two).certificate_)
     assert "each of norm at most C" not in found
     assert "a record moves by at most C (replaced: 2C)" in found
+
+
+def test_steps_that_are_bounded_together_are_not_said_to_be_bounded_one_by_one():
+    """A filter's stream: one step of a record may be longer than the stream's clip norm, which bounds all of them."""
+    filtered = pytest.importorskip("examples.filtered")
+    model = filtered.FilteredGD(classes=[0, 1], epsilon=1.0, delta=1e-5, steps=4, records=40)
+    certificate = model.fit(np.eye(2).repeat(20, axis=0), [0] * 20 + [1] * 20).certificate_
+    assert "in all to the sums of a stream whose steps are bounded together" in str(certificate)
