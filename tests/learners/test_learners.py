@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import json
 import math
+import sys
 import threading
 import warnings
 from typing import NamedTuple
@@ -551,7 +552,10 @@ def test_get_params(kind):
 
 
 @every_kind
-def test_the_bar_shows_what_is_spent(kind, uncertified, capsys):
+def test_the_bar_shows_what_is_spent(kind, uncertified, capsys, monkeypatch):
+    kind.fit(noise_multiplier=20.0, steps=2, progress=True)
+    assert not capsys.readouterr().err  # a file would hold every state of it
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     kind.fit(noise_multiplier=20.0, steps=2, progress=True)
     assert "ε = " in capsys.readouterr().err
 
