@@ -112,13 +112,15 @@ def group_truth(question: Question) -> Json:
     The second pair has no route of its own. Its outcomes in bins are a post-processing of it, and so give a lower end.
     """
     k, run = question.group_size, question.run
-    larger = [(_larger(mechanism, k), count) for mechanism, count in run.entries]
-    if all(mechanism is not None for mechanism, _ in larger):
-        one = pc.Run(tuple((mechanism, count) for mechanism, count in larger if mechanism is not None))
+    larger = [_larger(mechanism, k) for mechanism, _ in run.entries]
+    if all(found is not None for found in larger):
+        uses = zip(larger, run.entries, strict=True)
+        one = pc.Run(tuple((found[0], found[1] * count) for found, (_, count) in uses if found is not None))
         return truth(dataclasses.replace(question, run=one, group_size=1))
-    ((step, count),) = run.entries
-    assert isinstance(step, pc.PoissonSampled)
-    assert isinstance(step.mechanism, pc.Gaussian)
+    (step, count), *others = run.entries
+    if others or not (isinstance(step, pc.PoissonSampled) and isinstance(step.mechanism, pc.Gaussian)):
+        found = ours(question)
+        return {"low": found["lower"], "high": found["value"], "source": "engine"}
     ends = np.linspace(-6.0, k + 6.0, BINS + 1) * max(step.mechanism.noise_multiplier, 1.0)
     ends[[0, -1]] = -math.inf, math.inf
     mass = masses((ends - np.arange(k + 1)[:, None]) / step.mechanism.noise_multiplier)
@@ -127,11 +129,20 @@ def group_truth(question: Question) -> Json:
     return {"low": least, "high": ours(question)["value"], "source": "engine"}
 
 
-def _larger(mechanism: pc.Mechanism, factor: int) -> pc.Mechanism | None:
-    """The release of a record of ``factor`` times the norm; None where that is none, or no double has its noise."""
+def _larger(mechanism: pc.Mechanism, factor: int) -> tuple[pc.Mechanism, int] | None:
+    """What one record releases that is the group, and how often; None where that is none, or no double has its noise.
+
+    Of sums, one of ``factor`` times the norm; of utilities, one that moves them so much more; of reports, one each.
+    """
     if isinstance(mechanism, pc.Gaussian | pc.Laplace):
         noise = mechanism.scale if isinstance(mechanism, pc.Laplace) else mechanism.noise_multiplier
-        return type(mechanism)(noise / factor) if Fraction(noise / factor) * factor == Fraction(noise) else None
+        exact = Fraction(noise / factor) * factor == Fraction(noise)
+        return (type(mechanism)(noise / factor), 1) if exact else None
+    if isinstance(mechanism, pc.ExponentialMechanism):
+        exact = Fraction(mechanism.level * factor) == Fraction(mechanism.level) * factor
+        return (pc.ExponentialMechanism(mechanism.level * factor, monotone=mechanism.monotone), 1) if exact else None
+    if isinstance(mechanism, pc.RandomizedResponse):
+        return mechanism, factor
     return None
 
 

@@ -37,15 +37,19 @@ def dp_accounting(module: str, name: str) -> Ask:
     common = importlib.import_module("dp_accounting.pld.common")
 
     def pure(question: Question) -> float:
-        grid = {"value_discretization_interval": SPACING * question.coarser}
+        """A group of k is k times as far apart (σ/k, scale/k, kε); in a sampled batch it is a mixture, unknown here."""
+        grid, k = {"value_discretization_interval": SPACING * question.coarser}, question.group_size
         whole = losses.identity(**grid)
         for kind, numbers, count in pieces(question, "gaussian", "laplace", "pure"):
             if kind == "gaussian":
-                part = losses.from_gaussian_mechanism(numbers[0], sampling_prob=numbers[1], **grid)
+                noise, rate = numbers
+                if k > 1 and rate < 1:
+                    raise PrivcalcError("it knows no group in a sampled batch beside ε-DP")
+                part = losses.from_gaussian_mechanism(noise / k, sampling_prob=rate, **grid)
             elif kind == "laplace":
-                part = losses.from_laplace_mechanism(numbers[0], **grid)
+                part = losses.from_laplace_mechanism(numbers[0] / k, **grid)
             else:
-                part = losses.from_privacy_parameters(common.DifferentialPrivacyParameters(numbers[0], 0.0), **grid)
+                part = losses.from_privacy_parameters(common.DifferentialPrivacyParameters(numbers[0] * k, 0.0), **grid)
             whole = whole.compose(part.self_compose(count))
         return float(whole.get_epsilon_for_delta(question.delta))
 

@@ -220,6 +220,28 @@ def test_replace_one_and_groups_are_asked_of_those_who_answer_them() -> None:
             renyi(question)
 
 
+def test_a_group_is_charged_whole_by_a_peer_that_knows_only_the_level() -> None:
+    """A group of two is one record twice as far from the others."""
+    pytest.importorskip("dp_accounting")
+    ask = benchmark_worker.load("dp-accounting PLD")
+    run = pc.Laplace(10.0) * 10 + pc.Gaussian(5.0) * 10 + pc.ExponentialMechanism(0.1) * 10
+    twice = pc.Laplace(5.0) * 10 + pc.Gaussian(2.5) * 10 + pc.ExponentialMechanism(0.2) * 10
+    there = ask(peers.Question(run, 1e-6, group_size=2))["value"]
+    assert twice.epsilon(delta=1e-6).lower <= there <= 1.1 * twice.epsilon(delta=1e-6).upper
+    sampled = pc.PoissonSampled(pc.Gaussian(5.0), 0.1).run + pc.PureDP(0.1)
+    with pytest.raises(PrivcalcError, match="no group in a sampled batch"):
+        ask(peers.Question(sampled, 1e-6, group_size=2))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("key", [key for key, case in CASES.items() if case.family == "groups"])
+def test_groups_have_a_truth_beside_our_answer(key: str) -> None:
+    question = CASES[key].question
+    found, right = ours(question), truth(question)
+    assert found["lower"] <= right["high"]
+    assert right["low"] <= found["value"]
+
+
 @pytest.mark.parametrize(
     "key", ["usual: q=0.01 σ=10 T=1000 δ=1e-05", "sigma: ε=50 q=1 T=100 δ=1e-10", "attack: advantage"]
 )
