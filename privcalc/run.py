@@ -142,7 +142,7 @@ class Mechanism(Questions, metaclass=Suggesting):
         kind: its name in JSON, the class's own; None if it cannot be written down.
         page: the page in ``proofs/`` that its pairs rely on.
         unit: whom its guarantee protects where nobody names the unit.
-        needs: what a certificate must say of its use, some of :data:`NEEDS`.
+        needs: what a certificate must say of its use, some of :data:`NEEDS`; at least one, but for samplers.
         draws: the method of a ledger that draws it and charges in one call; None if other code must.
         scheme: how batches are drawn that it is true of, in the words of certificates; None if it samples nothing.
     """
@@ -164,6 +164,10 @@ class Mechanism(Questions, metaclass=Suggesting):
         if whole and (not isinstance(cls.needs, tuple) or not set(cls.needs) <= set(NEEDS)):
             raise errors.PrivcalcError(
                 f"{cls.__name__}: needs = {cls.needs!r}: must be a tuple of some of {', '.join(NEEDS)}"
+            )
+        if whole and not cls.needs and cls.scheme is None:
+            raise errors.PrivcalcError(
+                f"{cls.__name__}: needs = (): must have some of {', '.join(NEEDS)}, for what no code of it sees"
             )
         if whole and cls.draws == "batch" and cls.scheme is None:
             raise errors.PrivcalcError(f"{cls.__name__}: scheme = None: must say how its batches are drawn")

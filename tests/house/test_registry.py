@@ -19,11 +19,12 @@ from strategies import EXAMPLES, refuses
 import privcalc as pc
 from privcalc.certificate.assumed import SEEN
 from privcalc.ledger.assumptions import PAGES
+from privcalc.mechanisms.guarantees import Stated
 from privcalc.pairs.dominating import Pairs
 from privcalc.run import KINDS, NEEDS, Additive, Mechanism, known
 from privcalc.serial import parts, run_from_json, run_to_json
 
-SAID: dict[str, Any] = {"kind": None, "page": "custom.md", "needs": (), "draws": None, "scheme": None}
+SAID: dict[str, Any] = {"kind": None, "page": "custom.md", "needs": ("guarantee",), "draws": None, "scheme": None}
 
 
 def defined(said: dict[str, Any]) -> type[Mechanism]:
@@ -42,6 +43,7 @@ def test_a_mechanism_that_does_not_say_all_is_no_class(name: str) -> None:
     [
         ({"needs": ("normalizer",)}, "needs = .'normalizer',.: must be a tuple of some of normaliser"),
         ({"needs": "keys"}, "needs = 'keys'"),
+        ({"needs": ()}, "needs = ..: must have some of normaliser"),
         ({"draws": "batch"}, "scheme = None"),
         ({"kind": "Gaussian"}, "kind = 'Gaussian': is privcalc.mechanisms.gaussian.Gaussian already"),
     ],
@@ -62,7 +64,7 @@ def test_what_others_are_made_of_need_not_say_it() -> None:
 
         kind = None
         page = "custom.md"
-        needs = ()
+        needs = ("guarantee",)
         draws = None
         scheme = None
 
@@ -170,6 +172,18 @@ def test_every_class_has_an_example_and_a_public_name() -> None:
     )
     named = set(pc.__all__)
     assert not (left := [kind.kind for kind in OWN if kind.kind not in named]), f"add to privcalc/__init__.pyi: {left}"
+
+
+@pytest.mark.parametrize("kind", OWN)
+def test_a_relation_that_is_refused_is_named(kind: type[Mechanism]) -> None:
+    """Laws pass over what a mechanism refuses: that it refuses it must be on its page, and something must be left."""
+    if issubclass(kind, Stated):  # a guarantee under the one relation that its caller names
+        return
+    uses = [one for one in EXAMPLES if type(one) is kind]
+    refused = {relation for relation in pc.Relation for one in uses if refuses(one, relation)}
+    assert refused != set(pc.Relation)
+    page = (Path(__file__).parents[2] / "proofs" / kind.page).read_text().lower()
+    assert all(str(relation) in page for relation in refused), refused
 
 
 def test_noise_on_a_sum_cannot_forget_what_bounds_it() -> None:
