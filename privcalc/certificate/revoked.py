@@ -10,7 +10,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import portalocker
+
 from privcalc.certificate.text import plain
+from privcalc.errors import PrivcalcError
 from privcalc.files import regular, write_whole
 from privcalc.serial import Field, Json, check_fields, indented, read_json
 
@@ -18,6 +21,9 @@ __all__ = ["FIELDS", "FORMAT", "LIST", "VERSION", "add", "beside", "named_by", "
 
 FORMAT, VERSION, LIST = "privcalc revocation", 1, "revocations.json"
 """Of a statement; and the name of a list beside certificates."""
+
+PATIENCE = 60.0
+"""Seconds to wait for others: a list is written in milliseconds."""
 
 FIELDS = {
     "format": Field((str,), among=(FORMAT,)),
@@ -54,11 +60,15 @@ def beside(certificate: str | os.PathLike[str], given: str | os.PathLike[str] | 
 
 
 def add(certificate: str | os.PathLike[str], statement: Mapping[str, Any], given: str | None = None) -> Path:
-    """Add a statement to a list, and return where that is."""
+    """Add a statement to a list, and return where that is; a file beside it, ``.lock``, keeps others out meanwhile."""
     path = Path(certificate).with_name(LIST) if given is None else Path(given)
-    known = beside(certificate, path if os.path.lexists(path) else None)
-    document = {"format": f"{FORMAT}s", "version": VERSION, "revoked": [*known, dict(statement)]}
-    write_whole(path, indented(document))
+    try:
+        with portalocker.Lock(f"{path}.lock", timeout=PATIENCE):  # of two who add at once, none is lost
+            known = beside(certificate, path if os.path.lexists(path) else None)
+            document = {"format": f"{FORMAT}s", "version": VERSION, "revoked": [*known, dict(statement)]}
+            write_whole(path, indented(document))
+    except portalocker.LockException as error:
+        raise PrivcalcError(f"revocations = {str(path)!r}: cannot be locked ({error}); nothing was added") from error
     return path
 
 

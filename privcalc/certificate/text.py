@@ -375,8 +375,8 @@ def headline(document: Mapping[str, Any], *, digits: int | None = None) -> str:
     claim = document["guarantee"]
     bound = stated("ε", claim["epsilon"], document)
     if digits is not None:
-        most = enclosure(claim["epsilon"], relation_from_json(document["relation"])).upper
-        bound = f"ε ≤ {'∞' if most == math.inf else upward(most, f'.{digits}g')}"
+        found = enclosure(claim["epsilon"], relation_from_json(document["relation"]))
+        bound = f"ε ≤ {'∞' if found.upper == math.inf else format(found, f'.{digits}g')}"
     return f"{bound} at δ = {at_most(claim['delta'])}, {relation_from_json(document['relation'])}"
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import base64
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 import privcalc as pc
-from privcalc.certificate.revoked import LIST
+from privcalc.certificate.revoked import LIST, add, beside
 from privcalc.cli import main
 
 pytest.importorskip("cryptography")
@@ -145,3 +146,12 @@ def test_the_last_line_says_what_was_checked(tmp_path, capsys):
     ):
         status, out, _ = asked(capsys, "verify", *(tmp_path / word for word in words))
         assert (status, out.splitlines()[-1]) == (0, last)
+
+
+def test_of_two_who_revoke_at_once_none_is_lost(folder):
+    """Each reads the list, and writes it whole."""
+    statement = revoke(folder / "c.json", folder / "key", reason="the data had copies").document
+    reasons = [str(number) for number in range(40)]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda reason: add(folder / "c.json", {**statement, "reason": reason}), reasons))
+    assert sorted(each["reason"] for each in beside(folder / "c.json")) == sorted(reasons)
