@@ -88,6 +88,8 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Make links and pictures that are right in the repository right on the site."""
     here = page.file.src_uri
     folder = posixpath.dirname(HOSTS.get(here, f"docs/{here}"))
+    if (sums := VERIFIER / "SHA256SUMS").exists():
+        markdown = markdown.replace("(`SHA256SUMS`)", f"(`SHA256SUMS`; here, SHA-256 `{sums.read_text().split()[0]}`)")
 
     def moved(found: re.Match[str]) -> str:
         before, link, after = found.groups()
