@@ -41,9 +41,9 @@ for text, ledgers in json.load(sys.stdin):
 def alone(tmp_path_factory: pytest.TempPathFactory):  # type: ignore[no-untyped-def]
     """Asks the room, copied to where nothing else of the library is."""
     folder = tmp_path_factory.mktemp("room")
-    for name, data in room().items():
+    for name, text in room().items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(data)
+        (folder / name).write_text(text, encoding="utf-8")
     site = str(Path(flint.__file__).parents[1])
 
     def ask(*questions: tuple[str, list[str]]) -> list[dict[str, object]]:
