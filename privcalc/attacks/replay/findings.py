@@ -215,7 +215,7 @@ def _arrays(one: Any, other: Any, where: str) -> tuple[str, str] | None:
 
 @dataclass(frozen=True)
 class Report:
-    """The outcome of a replay: which process and data were replayed, and what differed. No guarantee. No guarantee.
+    """The outcome of a replay: which process and data were replayed, and what differed. No guarantee.
 
     Attributes:
         process: the name of what was run.
