@@ -143,12 +143,12 @@ def confirm(text: str, ledgers: list[str], seconds: float, progress: Callable[[s
         document = parse(text, "the certificate")
         if document.get("format") != FORMAT or document.get("version") not in READ:
             raise PrivcalcError(f"the text is no {FORMAT} of version {' or '.join(map(str, READ))}")
+        shown = {"sha256": sha256(canonical(document).encode()).hexdigest()}
         found = [*_checked(document, ledgers, seconds, watch)]
         status = found[0].partition(":")[0].lower()
-        shown = {
+        shown |= {
             "claim": headline(document),
             "unit": document["unit"],
-            "sha256": sha256(canonical(document).encode()).hexdigest(),
             "curve": [[p["delta"], p["epsilon"]["lower"], p["epsilon"]["upper"]] for p in document["curve"]],
             "warnings": [*warnings(document)],
             "facts": [list(each) for each in facts(document)],
