@@ -40,11 +40,11 @@ def checks_here(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def one_claim(monkeypatch: pytest.MonkeyPatch) -> None:
     """One claim of a certificate is proved, not all of them; every number is computed again even so."""
-    from privcalc.certificate import verify
+    from privcalc.certificate import proved
     from privcalc.proof import finite_claims
 
     if os.environ.get("PRIVCALC_SLOW") != "1":
-        monkeypatch.setattr(verify, "finite_claims", lambda document: finite_claims(document)[:1])
+        monkeypatch.setattr(proved, "finite_claims", lambda document: finite_claims(document)[:1])
 
 
 @pytest.fixture(autouse=True)

@@ -16,10 +16,12 @@ from privcalc import errors
 from privcalc.attacks.replay.findings import Report
 from privcalc.certificate import limited
 from privcalc.certificate.assumed import private
-from privcalc.certificate.consistency import check, wrong_form
+from privcalc.certificate.consistency import wrong_form
+from privcalc.certificate.contents import of_parts, pages, void
 from privcalc.certificate.schema import FORMAT, READ, VERSION, changed, digest
-from privcalc.certificate.story import claims, of_given, of_parts, of_run, pages, void
+from privcalc.certificate.story import claims, of_given, of_run
 from privcalc.certificate.text import doubts, show, uncomposed
+from privcalc.certificate.verify import fits
 from privcalc.enclosure import Guarantee
 from privcalc.errors import Contradiction, PrivcalcError, suggests
 from privcalc.files import LEDGER, named, regular, write_whole
@@ -338,7 +340,7 @@ def _parts(certificates: Sequence[Certificate]) -> Iterator[Json]:
         raise PrivcalcError(NO_SOURCE)
     for certificate in certificates:
         document = dict(certificate.document)
-        check(document)  # what does not fit its own hash is not composed
+        fits(document)  # what does not fit its own hash is not composed
         yield from document["parts"] or [document]
 
 

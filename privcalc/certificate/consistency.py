@@ -9,6 +9,7 @@ from typing import Any
 from privcalc.attacks.replay.words import KINDS
 from privcalc.certificate import earlier
 from privcalc.certificate.assumed import check_form, lines, noise_of
+from privcalc.certificate.contents import log_of, of_parts, pages
 from privcalc.certificate.schema import (
     BUDGET,
     CONFIRMED,
@@ -22,13 +23,12 @@ from privcalc.certificate.schema import (
     fields_of,
     same_pages,
 )
-from privcalc.certificate.story import log_of, of_parts, pages
 from privcalc.errors import Contradiction, NotConfirmed, PrivcalcError, count
-from privcalc.ledger.assumptions import Assumptions, run_of
-from privcalc.ledger.terms import OUTPUT_INDEPENDENT, check_label, check_warning, filter_of
+from privcalc.ledger.assumptions import OUTPUT_INDEPENDENT, Assumptions, run_of
+from privcalc.log.lines import check_label, check_warning
 from privcalc.proof import pages_of_proof
 from privcalc.relation import Relation
-from privcalc.run import ENGINE, Run
+from privcalc.run import Run
 from privcalc.serial import Json, canonical, check_fields, relation_from_json, run_from_json, run_to_json
 
 __all__ = ["RULES", "check", "contradicted", "of_part", "same_listing", "wrong_form"]
@@ -181,13 +181,10 @@ def _plan(document: Mapping[str, Any], run: Run) -> None:
 
 
 def _cap(document: Mapping[str, Any], run: Run) -> None:
-    """A cap is certified whole, whatever its filter admitted."""
+    """A cap is certified whole, whatever its filter admitted; that it kept it ``verify.fits`` checks."""
     recorded = _of_ledger(document, vouched=False)
-    mechanism, uses = run.entries[0] if len(run.entries) == 1 else (None, 0)
-    if mechanism is None or uses != 1:
+    if [uses for _, uses in run.entries] != [1]:
         raise PrivcalcError(f"run: {run} is no cap")
-    if ENGINE and filter_of(mechanism).would_exceed(recorded):
-        raise PrivcalcError(f"recorded: {recorded} is more than the cap {run}")
     _assumed(document, run, recorded)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import NoneType
 from typing import Any
 
@@ -188,3 +188,14 @@ def same_pages(named: Sequence[str], relied: Sequence[str]) -> bool:
     return (
         set(relied) <= set().union(*now) and all(names & set(relied) for names in now) and len(set(named)) == len(named)
     )
+
+
+def public_in_words(public: Mapping[str, Any]) -> Iterator[str]:
+    """Constants and public data that a certificate lists, for people, one by one."""
+    for name, value in public.items():
+        if isinstance(value, Mapping) and set(value) == {"sha256", "of"}:
+            yield f"{name}: {value['of']}, SHA-256 {value['sha256']}"
+        elif name == "dataset":
+            yield f"dataset = {value} (a name; what other ledgers of it released is not counted here)"
+        else:
+            yield f"{name} = {value}"

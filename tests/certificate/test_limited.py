@@ -15,8 +15,8 @@ import privcalc as pc
 from privcalc.certificate import limited
 from privcalc.certificate.assumed import lines
 from privcalc.certificate.consistency import check
+from privcalc.certificate.contents import log_of
 from privcalc.certificate.schema import digest
-from privcalc.certificate.story import log_of
 from privcalc.cli import main
 from privcalc.files import DOCUMENT
 from privcalc.serial import canonical, parse
