@@ -6,6 +6,7 @@ import functools
 import io
 import random
 import types
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -384,6 +385,22 @@ def test_nothing_is_left_behind():
     replay(training(), (X, Y), doors=pc.Ledger)
     assert before == (random.getstate(), np.random.get_state()[1].tolist(), np.random.default_rng)
     assert doors == {name: getattr(pc.Ledger, name) for name in doors}
+
+
+def test_what_another_thread_draws_meanwhile_is_its_own():
+    drawn = []
+
+    def elsewhere():
+        with pc.Ledger(None, plan=pc.Gaussian(1.0)) as ledger:
+            drawn.append(float(ledger.gaussian(0.0, pc.Gaussian(1.0), clip_norm=1.0)))
+
+    def process(x):
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(elsewhere).result()
+        return noise.gaussian(clipped(x).sum(axis=0), 1.0, clip_norm=1.0)
+
+    assert replay(process, X, doors=(pc.Ledger, noise)).releases == 1
+    assert len(set(drawn)) == len(drawn) > 9
 
 
 OLD = np.random.default_rng(3)
