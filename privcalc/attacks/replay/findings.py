@@ -239,7 +239,7 @@ class Report:
 
     @property
     def note(self) -> str:
-        """What the report does not say."""
+        """The caveat under every report: what was not looked at."""
         return STOPPED if self.stopped else NO_GUARANTEE
 
     @property
