@@ -155,9 +155,10 @@ const short = (x) => (x === null ? "∞" : Number(x).toPrecision(9).replace(/\.?
 
 function proof(line) {
   const one = JSON.parse(line), row = add(at("proofs"), "tr", "");
-  add(row, "td", `δ(${one.epsilon}) ≤ ${one.delta}`);
+  const digits = (x) => (x && x < 1e-3 ? x.toExponential() : String(x));
+  add(row, "td", `δ(${one.epsilon})\n≤ ${digits(one.delta)}`);
   add(row, "td", one.verdict, one.verdict === "proved" ? "verified" : one.verdict === "refuted" ? "wrong" : "undecided");
-  add(row, "td", `[${one.lower}, ${one.upper}]`);
+  add(row, "td", `[${digits(one.lower)},\n ${digits(one.upper)}]`);
   add(row, "td", one.seconds.toFixed(2));
   at("progress").textContent = `${at("proofs").rows.length} numbers looked at, ${((performance.now() - began) / 1000).toFixed(0)} s`;
 }
@@ -184,7 +185,8 @@ function picture(points) {
   draw("path", { d: "M" + known.map((p) => `${x(p)} ${y(p[2])}`).join("L"), "stroke-width": 2 });
   for (const p of known) draw("text", { x: x(p) - 14, y: 228 }, p[0].toExponential(0));
   for (const e of [0, top / 2, top]) draw("text", { x: 8, y: y(e) + 4 }, e.toPrecision(3));
-  draw("text", { x: 250, y: 246 }, "δ");
+  draw("text", { x: 270, y: 246 }, "δ");
+  draw("text", { x: 40, y: 14 }, "ε");
   at("picture").replaceChildren(svg);
   add(at("picture"), "figcaption", "ε at each δ, as the certificate states it");
 }
@@ -204,7 +206,7 @@ async function show(text) {
     }
   }
   verdict(found.status, sentence);
-  at("took").textContent = `Checked here in ${found.seconds} s.${found.unit ? ` One record is ${found.unit}.` : ""}`;
+  at("took").textContent = `Checked here in ${found.seconds} s.${found.unit ? ` One record: ${found.unit}.` : ""}`;
   for (const line of lines) add(at("lines"), "li", line);
   for (const line of found.warnings || []) add(at("warnings"), "li", line, "warning");
   for (const [level, label, words] of (found.facts || []).slice(0, 3000)) {

@@ -17,12 +17,12 @@ from typing import Any, ClassVar
 from privcalc.certificate.consistency import check, contradicted
 from privcalc.certificate.proved import decided, within
 from privcalc.certificate.schema import FORMAT, READ, UNDECIDED
-from privcalc.certificate.text import facts, headline, plain, warnings
+from privcalc.certificate.text import facts, headline, meaning, plain, unit, warnings
 from privcalc.errors import Contradiction, NotConfirmed, PrivcalcError
 from privcalc.files import DOCUMENT
 from privcalc.log.lines import Position, entries
 from privcalc.proof import Proof
-from privcalc.run import PARTS, Shown, known
+from privcalc.run import PARTS, Mechanism, Shown, known
 from privcalc.serial import Json, argument_of, canonical, parse
 
 __all__ = ["confirm", "enter", "table"]
@@ -35,7 +35,7 @@ def table() -> Json:
     ours = {name: kind for name, kind in known().items() if kind.__module__.startswith("privcalc.")}
     return {
         name: {
-            "said": {word: getattr(kind, word) for word in WORDS} if name in ours else None,
+            "said": _said(kind) if name in ours else None,
             "fields": [
                 [each.name, argument_of(each), each.default if "since" in each.metadata else None]
                 for each in dataclasses.fields(kind)
@@ -43,6 +43,10 @@ def table() -> Json:
         }
         for name, kind in sorted({**ours, **PARTS}.items())
     }
+
+
+def _said(kind: type[Mechanism]) -> Json:
+    return {word: getattr(kind, word) for word in WORDS} | {"__doc__": meaning(kind)}
 
 
 class Described:
@@ -148,7 +152,7 @@ def confirm(text: str, ledgers: list[str], seconds: float, progress: Callable[[s
         status = found[0].partition(":")[0].lower()
         shown |= {
             "claim": headline(document),
-            "unit": document["unit"],
+            "unit": unit(document),
             "curve": [[p["delta"], p["epsilon"]["lower"], p["epsilon"]["upper"]] for p in document["curve"]],
             "warnings": [*warnings(document)],
             "facts": [list(each) for each in facts(document)],

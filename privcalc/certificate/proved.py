@@ -30,6 +30,8 @@ __all__ = ["Engine", "decided", "within"]
 Engine = Callable[[Mapping[str, Any], Run, Relation], tuple[Json, list[str]]]
 """The numbers of a certificate's run as they are computed now, and what was confirmed by them."""
 
+Standing = Literal["confirmed", "open", "refuted"]
+
 ELSEWHERE = (
     "not computed again here: μ and the error rates β, and whether a cap was kept; privcalc verify computes them again"
 )
@@ -122,6 +124,7 @@ def _claims(
     computed, found = void(document["guarantee"]["delta"]), [ELSEWHERE]
     if engine is not None:
         computed, found = engine(document, run, relation)
+    standings = _standings(document, computed, relation)
     proofs = prove_claims(run, relation, finite_claims(document), progress, watch)
     for proof in proofs:  # first, so that whoever checks says the same of an ε that is too small
         if proof.verdict == "refuted":
@@ -129,9 +132,12 @@ def _claims(
                 f"epsilon = {proof.epsilon!r} at delta = {proof.delta!r}: is too small, δ(ε) "
                 f"is at least {proof.lower!r}"
             )
-    _compare(document, computed, relation, whole=engine is not None)
-    if engine is None and not private(document["assumptions"]):
-        found += _others(document, run, relation, progress, watch)
+    barred = bool(private(document["assumptions"]))
+    for said, standing in standings:
+        if standing == "refuted" or (standing == "open" and barred):
+            raise Contradiction(said)
+        if standing == "open" and engine is not None:
+            raise NotConfirmed(f"{said}: less than can be shown today, and not refuted")
     needed = {(claim["epsilon"], claim["delta"]) for claim in document["confirmed"]}
     routes = {point["delta"]: point["epsilon"]["route"] for point in (document["guarantee"], *document["curve"])}
     for proof in proofs:
@@ -149,6 +155,8 @@ def _claims(
             continue
         again = "" if engine is None else f"; computed again by the engine ({routes[proof.delta]})"
         found.append(f"{said}: could not be decided here{again}. {proof.working[-1]}")
+    if engine is None and not barred:
+        found += _others(document, run, relation, progress, watch)
     return proofs, found
 
 
@@ -186,21 +194,20 @@ def _others(
         yield f"{said}: {'proved in ball arithmetic' if proof else 'could not be decided here'}"
 
 
-def _compare(document: Mapping[str, Any], computed: Mapping[str, Any], relation: Relation, *, whole: bool) -> None:
-    """Every claim against one that is made now: never on the unsafe side of it, beyond the last digits."""
+def _standings(
+    document: Mapping[str, Any], computed: Mapping[str, Any], relation: Relation
+) -> list[tuple[str, Standing]]:
+    """Every claim beside one that is made now: it must not be on the unsafe side of it, beyond the last digits."""
     made, now = list(each(document)), list(each(computed))
     if (found := [(claim.name, claim.at) for claim in made]) != (right := [(claim.name, claim.at) for claim in now]):
         raise Contradiction(f"the numbers must be {str(right)[:500]}, not {str(found)[:500]}")
-    for claim, true in zip(made, now, strict=True):
-        standing = _standing(claim, true.value, relation)
-        said = f"{claim}: claimed {_ends(claim.value)}, true is {_ends(true.value)}"
-        if standing == "refuted" or (standing == "open" and private(document["assumptions"])):
-            raise Contradiction(said)
-        if whole and standing == "open":
-            raise NotConfirmed(f"{said}: less than can be shown today, and not refuted")
+    return [
+        (f"{claim}: claimed {_ends(claim.value)}, true is {_ends(true.value)}", _standing(claim, true.value, relation))
+        for claim, true in zip(made, now, strict=True)
+    ]
 
 
-def _standing(claim: Claim, value: Json, relation: Relation) -> Literal["confirmed", "open", "refuted"]:
+def _standing(claim: Claim, value: Json, relation: Relation) -> Standing:
     """Whether a claim is at least what is shown now, or at least not beyond the other end of what is true."""
     safe: Literal["lower", "upper"] = "lower" if claim.name == "beta" else "upper"
     old, new = enclosure(claim.value, relation, safe), enclosure(value, relation, safe)

@@ -16,6 +16,7 @@ from privcalc.certificate.schema import VERSION, changed, fields_of, public_in_w
 from privcalc.enclosure import downward, upward
 from privcalc.ledger.assumptions import every, kinds
 from privcalc.relation import ADD_OR_REMOVE_ONE, Relation
+from privcalc.run import Mechanism
 from privcalc.serial import enclosure, relation_from_json, run_from_json
 
 __all__ = ["LEVELS", "Fact", "box", "doubts", "facts", "headline", "levels", "plain", "show", "warnings"]
@@ -151,9 +152,7 @@ def _ran(document: Mapping[str, Any]) -> Iterator[Fact]:
     run = run_from_json(document["run"])
     yield Fact(name, "for the run", str(run))
     for own in kinds(run):
-        kind = next((each for each in own.__mro__ if each.__name__ == own.kind), own)  # the public one of its family
-        first = (kind.__doc__ or "").partition("\n")[0].replace("``", "")
-        yield Fact(name, "", f"{kind.__name__}: {first}")
+        yield Fact(name, "", f"{own.kind or own.__name__}: {meaning(own)}")
     if document["recorded"] is not None and document["recorded"] != document["run"]:
         yield Fact(name, "recorded", str(run_from_json(document["recorded"])))
     if document["declared"] and document["basis"] != "declared":
@@ -168,6 +167,12 @@ def _ran(document: Mapping[str, Any]) -> Iterator[Fact]:
         ran = f"by its {part['basis']} run, {part['status']}{stopping}: {run_from_json(part['run'])}"
         yield Fact(name, f"part {number}", ran)
         yield from (Fact(name, f"part {number}, public", text) for text in public_in_words(part.get("public", {})))
+
+
+def meaning(own: type[Mechanism]) -> str:
+    """The first line of a mechanism's description, of the public one of its family."""
+    kind = next((each for each in own.__mro__ if each.__name__ == own.kind), own)
+    return (kind.__doc__ or "").partition("\n")[0].replace("``", "")
 
 
 def _numbers(document: Mapping[str, Any]) -> Iterator[Fact]:

@@ -16,6 +16,7 @@ import pytest
 import privcalc as pc
 from docs.verifier.room import room
 from privcalc.certificate.schema import digest
+from privcalc.certificate.text import facts
 from privcalc.cli import main
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
@@ -75,9 +76,12 @@ def first_line(document: dict[str, object], folder: Path) -> str:
 def test_it_says_the_same_as_verify(alone, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     """The same sentence, word by word: of every format, forged ones among them."""
     texts = [*(path.read_text() for path in KEPT), *map(json.dumps, FORGED.values())]
-    found = [each["lines"][0] for each in alone(*((text, []) for text in texts))]
+    answers = alone(*((text, []) for text in texts))
+    found = [each["lines"][0] for each in answers]
     assert found == [first_line(json.loads(text), tmp_path) for text in texts]
     assert sum(line.startswith("VERIFIED: ") for line in found) > 20
+    for text, each in zip(texts, answers, strict=True):
+        assert each.get("facts", []) == [list(fact) for fact in facts(json.loads(text))] or "facts" not in each
 
 
 def _with(path: str, **changed: object) -> dict[str, object]:
