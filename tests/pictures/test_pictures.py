@@ -352,8 +352,9 @@ def test_a_hostile_certificate_injects_nothing(made: tuple[Certificate, str], mo
             reader = Reader(text)
             assert {tag for tag, _ in reader.tags} <= ALLOWED, place
             assert {name for _, attributes in reader.tags for name in attributes} <= {
-                *("lang", "charset", "http-equiv", "content", "name", "alt", "src", "class"),
+                *("lang", "charset", "http-equiv", "content", "name", "alt", "src", "class", "href"),
             }, place
+            assert [attributes["href"] for tag, attributes in reader.tags if tag == "a"] == ["verify.html"], place
             assert text.count("<script") == text.count("onerror=alert(2)>") == 0, place
             assert not set("\u202e\x00\x1b") & set(text), place
             assert ("CHANGED" in text) == (changed.document["hash"] != digest(changed.document)), place
