@@ -16,9 +16,8 @@ from privcalc import errors
 from privcalc.attacks.replay.findings import Report
 from privcalc.certificate import limited
 from privcalc.certificate.assumed import private
-from privcalc.certificate.consistency import wrong_form
-from privcalc.certificate.contents import of_parts, pages, void
-from privcalc.certificate.schema import FORMAT, READ, VERSION, changed, digest
+from privcalc.certificate.consistency import of_parts, wrong_form
+from privcalc.certificate.schema import FORMAT, READ, VERSION, changed, digest, pages, void
 from privcalc.certificate.story import claims, of_given, of_run
 from privcalc.certificate.text import doubts, show, uncomposed
 from privcalc.certificate.verify import fits

@@ -14,8 +14,7 @@ from typing import Any, Literal
 
 from privcalc.certificate.assumed import private
 from privcalc.certificate.consistency import of_part
-from privcalc.certificate.contents import Claim, each, void
-from privcalc.certificate.schema import UNDECIDED, VERIFIED
+from privcalc.certificate.schema import UNDECIDED, VERIFIED, Claim, each, void
 from privcalc.certificate.text import doubts, opened
 from privcalc.enclosure import upward
 from privcalc.errors import Contradiction, NotConfirmed

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from privcalc.certificate import earlier
 from privcalc.certificate.assumed import Log, lines, noise_of
-from privcalc.certificate.contents import story
+from privcalc.certificate.consistency import story
 from privcalc.certificate.schema import ALPHAS, BUDGET, CURVE, NOISE, VERSION
 from privcalc.errors import PrivcalcError
 from privcalc.files import regular

@@ -12,9 +12,8 @@ from typing import Any
 
 from privcalc.certificate.assumed import private
 from privcalc.certificate.consistency import check, contradicted, of_part, same_listing
-from privcalc.certificate.contents import void
 from privcalc.certificate.proved import decided, within
-from privcalc.certificate.schema import NOISE
+from privcalc.certificate.schema import NOISE, void
 from privcalc.certificate.story import claims, of_given
 from privcalc.errors import PrivcalcError
 from privcalc.ledger.terms import Terms, filter_of

@@ -20,7 +20,7 @@ from strategies import EXAMPLES
 
 import privcalc as pc
 from privcalc.certificate import certificate as certificates
-from privcalc.certificate import contents
+from privcalc.certificate import schema
 from privcalc.certificate import story as numbers
 from privcalc.certificate import verify as verification
 from privcalc.certificate.consistency import RULES, check
@@ -824,7 +824,7 @@ def test_the_numbers_share_what_was_built(monkeypatch):
     run = pc.ExponentialMechanism(0.1) * 3 + pc.Gaussian(20.0) * 3
     found = numbers.claims(run, pc.ADD_OR_REMOVE_ONE, 1e-6)
     assert 1 <= len(built) <= 8
-    assert all(claim.value["upper"] - claim.value["lower"] < 2e-6 for claim in contents.each(found))
+    assert all(claim.value["upper"] - claim.value["lower"] < 2e-6 for claim in schema.each(found))
     alone = run.epsilon(delta=1e-5), run.advantage()
     together = next(point["epsilon"] for point in found["curve"] if point["delta"] == 1e-5), found["advantage"]
     assert [(one.lower, one.upper) for one in alone] == [(one["lower"], one["upper"]) for one in together]

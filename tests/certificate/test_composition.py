@@ -7,7 +7,7 @@ import pytest
 
 import privcalc as pc
 from privcalc.certificate import story
-from privcalc.certificate.contents import of_parts
+from privcalc.certificate.consistency import of_parts
 from privcalc.certificate.schema import digest
 from privcalc.serial import run_to_json
 

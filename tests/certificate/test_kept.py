@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import privcalc as pc
-from privcalc.certificate import consistency, contents, earlier, schema
+from privcalc.certificate import consistency, earlier, schema
 from privcalc.certificate.schema import digest
 from privcalc.cli import main
 
@@ -128,7 +128,7 @@ def test_what_is_wrong_is_refused_of_old_ones_too():
         **document,
         "guarantee": {**document["guarantee"], "epsilon": {"lower": 0.01, "upper": 0.01, "route": "contour"}},
     }
-    forged["proofs"] = contents.pages(forged)
+    forged["proofs"] = schema.pages(forged)
     with pytest.raises(pc.PrivcalcError, match="is too small"):
         pc.Certificate({**forged, "hash": digest(forged)}).verify(seconds=math.inf)
 

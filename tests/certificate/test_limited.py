@@ -14,8 +14,7 @@ import pytest
 import privcalc as pc
 from privcalc.certificate import limited
 from privcalc.certificate.assumed import lines
-from privcalc.certificate.consistency import check
-from privcalc.certificate.contents import log_of
+from privcalc.certificate.consistency import check, log_of
 from privcalc.certificate.schema import digest
 from privcalc.cli import main
 from privcalc.files import DOCUMENT

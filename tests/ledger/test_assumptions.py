@@ -13,9 +13,8 @@ import pytest
 
 import privcalc as pc
 from privcalc.certificate import earlier
-from privcalc.certificate.consistency import check
-from privcalc.certificate.contents import log_of, pages
-from privcalc.certificate.schema import digest
+from privcalc.certificate.consistency import check, log_of
+from privcalc.certificate.schema import digest, pages
 from privcalc.certificate.story import of_given
 from privcalc.ledger.assumptions import PAGES, STATED, VOID, Provenance, asked_by, asking
 from privcalc.log.lines import START, chained
