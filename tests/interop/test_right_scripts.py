@@ -321,7 +321,9 @@ def test_a_right_fit(features, uncertified):
 @pytest.mark.parametrize(
     "norms",
     [
-        np.tile(np.sort(np.random.default_rng(2).random(80)), (30, 1)),  # a data set that is sorted by what is learnt
+        np.tile(
+            np.sort(np.random.default_rng(2).random(20)).repeat(4), (30, 1)
+        ),  # a data set that is sorted by what is learnt
         np.full((30, 80), 0.05),  # bounded records, and a large clip norm
         np.where(np.random.default_rng(2).random((30, 80)) < 0.1, 1.0, 0.0),  # margins that come and go
         np.minimum(np.random.default_rng(2).random((30, 80)), 0.7),  # clipped before, to less
