@@ -76,6 +76,7 @@ def test_sampled_epsilon_is_above_and_close(noise, rate, steps):
     assert found[0] == pytest.approx(losses.worst_case.epsilon(delta=DELTA).upper, rel=1e-3)
 
 
+@pytest.mark.slow  # few steps: test_audit_few.py
 def test_few_large_steps_are_wider_but_safe():
     losses, row = pc.RealisedLosses(1, 0.8, 0.01), [1.0] + [0.02] * 99
     for ratio in row:
