@@ -284,7 +284,8 @@ class Lossy:
         def act():
             lost = self.losses.pop(0) if self.losses else False
             if lost and not self.after:
-                with contextlib.suppress(ZeroDivisionError), self.inner.transaction(create=create, naming=naming) as sql:
+                around = self.inner.transaction(create=create, naming=naming)
+                with contextlib.suppress(ZeroDivisionError), around as sql:
                     yield sql
                     raise ZeroDivisionError
             else:
