@@ -16,6 +16,7 @@ from typing import Any
 
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File
+from nbconvert import MarkdownExporter
 
 from privcalc.certificate.json_schema import json_schema
 from privcalc.serial import indented
@@ -114,6 +115,12 @@ def on_files(files: Any, config: Any) -> None:
             files.append(File.generated(config, site, content=text))
         else:
             files.append(File.generated(config, site, abs_src_path=str(ROOT / path)))
+    for path in _paths("docs/notebooks/*.ipynb"):
+        site = path.removeprefix("docs/")
+        text, resources = MarkdownExporter().from_filename(str(ROOT / path))
+        files.append(File.generated(config, site.replace(".ipynb", ".md"), content=text))
+        for name, picture in resources["outputs"].items():
+            files.append(File.generated(config, f"notebooks/{name}", content=picture))
     for kind in ("certificate", "ledger"):
         files.append(File.generated(config, f"schemas/{kind}.json", content=indented(json_schema(kind))))
     for built in VERIFIER.glob("[vS]*"):  # the page that checks certificates, where it was made: docs/verifier
@@ -125,6 +132,8 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Make links and pictures that are right in the repository right on the site."""
     here = page.file.src_uri
     folder = posixpath.dirname(HOSTS.get(here, f"docs/{here}"))
+    if (sums := VERIFIER / "SHA256SUMS").exists():
+        markdown = markdown.replace("(`SHA256SUMS`)", f"(`SHA256SUMS`; here, SHA-256 `{sums.read_text().split()[0]}`)")
 
     def moved(found: re.Match[str]) -> str:
         before, link, after = found.groups()

@@ -277,18 +277,19 @@ class Lossy:
 
     url, lock = "lossy", ""
 
-    def transaction(self, *, create=False):
+    def transaction(self, *, create=False, naming=False):
         import contextlib
 
         @contextlib.contextmanager
         def act():
             lost = self.losses.pop(0) if self.losses else False
             if lost and not self.after:
-                with contextlib.suppress(ZeroDivisionError), self.inner.transaction(create=create) as sql:
+                around = self.inner.transaction(create=create, naming=naming)
+                with contextlib.suppress(ZeroDivisionError), around as sql:
                     yield sql
                     raise ZeroDivisionError
             else:
-                with self.inner.transaction(create=create) as sql:
+                with self.inner.transaction(create=create, naming=naming) as sql:
                     yield sql
             if lost:
                 raise Unreachable("lost")
@@ -563,8 +564,10 @@ def test_a_certificate_names_the_budget_that_its_ledger_spends_from(budget, url,
     unnamed = pc.Certificate({**before, "hash": digest(before)})
     with pytest.raises(pc.Contradiction, match="ledgers"):  # only version 2 did not name it
         unnamed.verify(tmp_path / "a", seconds=math.inf)
+    assert "; what else draws on the budget of 'visits' is counted there, not here (" in str(certificate)
     both = pc.certify([certificate, certificate], delta=1e-5)
     assert both.verify(tmp_path / "a", tmp_path / "a", seconds=math.inf)
+    assert "on the budget of 'visits' is counted there" in str(both)
 
 
 # A store that was made with a witness, and one that is used again

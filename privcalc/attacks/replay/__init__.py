@@ -193,7 +193,11 @@ class _Replay:
         names = tuple(record.name for record in added) + ((f"{search} more by search",) if search else ())
         name = getattr(self._process, "__qualname__", type(self._process).__name__)
         findings = tuple(self._worst.values())
-        return Report(name, str(self._relation), len(self._table), names, len(base.releases), self._largest, findings)
+        number = len(base.releases)
+        stopped = number == self._most
+        return Report(
+            name, str(self._relation), len(self._table), names, number, self._largest, findings, stopped=stopped
+        )
 
     def _run(self, *added: Record, phase: int = 0, others: bool = False) -> _Run:
         """Run it with a record in the first batch and every other one, or with ``phase`` 1 in the others.
