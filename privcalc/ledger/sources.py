@@ -89,12 +89,12 @@ def _selected(frame: Any, wanted: Mapping[str, Wanted]) -> tuple[Frame, set[str]
     odd: set[str] = set()
     for name, one in wanted.items():
         column = next(iter(schema)) if one.column is None and len(schema) == 1 else one.column
-        if column not in schema:
+        if not isinstance(column, str) or column not in schema:
             given = "" if isinstance(frame, nw.DataFrame) else "; of a table that is not in memory, columns are names"
             raise PrivcalcError(
                 f"{one.role} = {shown(one.column)}: the table has no such column (an index is none: reset_index){given}"
             )
-        chosen[name] = nw.col(str(column))
+        chosen[name] = nw.col(column)
     frame = frame.select(**(chosen or {"all": nw.col(next(iter(schema)))}))
     for name, kind in dict(frame.collect_schema()).items():
         if name not in wanted or _fits(kind, wanted[name], lazy=isinstance(frame, nw.LazyFrame)):
