@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import posixpath
 import re
+from collections.abc import Callable
 from importlib.resources import files as package
 from pathlib import Path
 from typing import Any
 
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File
+from nbconvert import MarkdownExporter
 
 from privcalc.certificate.json_schema import json_schema
 from privcalc.serial import indented
@@ -31,15 +33,27 @@ LIST = re.compile(
 )  # where a list follows a paragraph's line
 SUPER = re.compile(r"\^(?:\{([^{}]*)\}|([^\W_]|∞)(?!\w))")
 SUB = re.compile(r"(?<=[^\s_*(])_(?:\{([^{}]*)\}|([^\W_]|[∞+])(?!\w)|(?<![^\W_]{2}_)([^\W_]+)(?!\w))")
+GROUP, ROW = (
+    re.compile(r"^\| \*\*", re.MULTILINE),
+    re.compile(r"^\| \[(\w+\.md)\]", re.MULTILINE),
+)  # of the table of proofs
+PROMPT = re.compile(r"^```python\n(?=>>> )", re.MULTILINE)  # a session, whose prompts and outputs are not copied
 FORMULA = re.compile(r"\]\((?=[^)]*[^\x00-\x7f])")  # E[K](γ/b) is no link
 ASSET = re.compile(r"<(?:script|link|img|iframe|source|video|audio)\b[^>]*?\b(?:src|href)=[\"']?(?:https?:)?//[^>]*>")
 
 
 def _guests() -> dict[str, str]:
     """Files outside ``docs`` that are part of the site: path in the repository -> path among the site's sources."""
-    patterns = ("proofs/**/*.md", "results/**/*.md", "results/**/*.png", "CONTRIBUTING.md", "CHANGELOG.md")
+    patterns = (
+        "proofs/**/*.md",
+        "results/**/*.md",
+        "results/**/*.png",
+        "CONTRIBUTING.md",
+        "CHANGELOG.md",
+        "SECURITY.md",
+    )
     found = {path: path for pattern in patterns for path in _paths(pattern)}
-    return {"README.md": "index.md", **found, **{path: f"{path}.md" for path in _paths("examples/[a-z]*.py")}}
+    return {"README.md": "start.md", **found, **{path: f"{path}.md" for path in _paths("examples/[a-z]*.py")}}
 
 
 def _paths(pattern: str) -> list[str]:
@@ -50,23 +64,47 @@ GUESTS = _guests()
 HOSTS = {site: path for path, site in GUESTS.items()}
 
 
-def _menu(folder: str) -> list[dict[str, str]]:
-    """The pages of a folder, each by its heading up to the colon."""
-    pages = [path for path, site in GUESTS.items() if path.startswith(folder) and site.endswith(".md")]
-    headings = ((path, (ROOT / path).read_text(encoding="utf-8").partition("\n")[0]) for path in pages)
-    first = ("README.md", "accountants.md", "LEARNERS.md", "ERRATA.md")
-    menu = [
+def _entries(paths: list[str]) -> list[dict[str, str]]:
+    """Pages of the menu, each by its heading up to the colon."""
+    headings = ((path, (ROOT / path).read_text(encoding="utf-8").partition("\n")[0]) for path in paths)
+    return [
         {heading.replace("`", "").lstrip("# ").partition(": ")[0].rstrip("."): GUESTS[path]}
         for path, heading in headings
     ]
-    return sorted(menu, key=lambda entry: [Path(*entry.values()).name == name for name in first], reverse=True)
+
+
+def _proofs() -> list[dict[str, Any]]:
+    """The groups of the table in ``proofs/README.md``."""
+    menu: list[dict[str, Any]] = _entries(["proofs/README.md", "proofs/ERRATA.md"])
+    for group in GROUP.split((ROOT / "proofs/README.md").read_text(encoding="utf-8"))[1:]:
+        title, _, table = group.partition("**")
+        menu.append({title: _entries([f"proofs/{name}" for name in ROW.findall(table)])})
+    return menu
+
+
+def _results() -> list[dict[str, Any]]:
+    """The accountant's pages, and those of the learners."""
+    figures = _paths("results/figures/*.md")
+    ours = [path for path in _paths("results/*.md") if not path.endswith(("accountants.md", "LEARNERS.md"))]
+    return [
+        *_entries(["results/accountants.md", "results/LEARNERS.md"]),
+        {"The accountant": _entries(ours)},
+        {"Figures of the papers": _entries(figures)},
+    ]
+
+
+MENUS: dict[str, Callable[[], list[dict[str, Any]]]] = {
+    "Proofs": _proofs,
+    "Results": _results,
+    "Examples": lambda: _entries(_paths("examples/[a-z]*.py")),
+}
 
 
 def on_config(config: Any) -> None:
     """Fill the menus that ``mkdocs.yml`` leaves empty."""
     for entry in config.nav:
-        for name in {"Proofs", "Results", "Examples"} & entry.keys():
-            entry[name] = _menu(name.lower())
+        for name in MENUS.keys() & entry.keys():
+            entry[name] = MENUS[name]()
 
 
 def on_files(files: Any, config: Any) -> None:
@@ -77,6 +115,12 @@ def on_files(files: Any, config: Any) -> None:
             files.append(File.generated(config, site, content=text))
         else:
             files.append(File.generated(config, site, abs_src_path=str(ROOT / path)))
+    for path in _paths("docs/notebooks/*.ipynb"):
+        site = path.removeprefix("docs/")
+        text, resources = MarkdownExporter().from_filename(str(ROOT / path))
+        files.append(File.generated(config, site.replace(".ipynb", ".md"), content=text))
+        for name, picture in resources["outputs"].items():
+            files.append(File.generated(config, f"notebooks/{name}", content=picture))
     for kind in ("certificate", "ledger"):
         files.append(File.generated(config, f"schemas/{kind}.json", content=indented(json_schema(kind))))
     for built in VERIFIER.glob("[vS]*"):  # the page that checks certificates, where it was made: docs/verifier
@@ -88,6 +132,8 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Make links and pictures that are right in the repository right on the site."""
     here = page.file.src_uri
     folder = posixpath.dirname(HOSTS.get(here, f"docs/{here}"))
+    if (sums := VERIFIER / "SHA256SUMS").exists():
+        markdown = markdown.replace("(`SHA256SUMS`)", f"(`SHA256SUMS`; here, SHA-256 `{sums.read_text().split()[0]}`)")
 
     def moved(found: re.Match[str]) -> str:
         before, link, after = found.groups()
@@ -97,6 +143,8 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
         target = GUESTS.get(path, path.removeprefix("docs/"))
         return before + posixpath.relpath(target, posixpath.dirname(here) or ".") + after
 
+    page.meta.setdefault("search", {"boost": 2.0 if here.startswith(("guides/", "start")) else 0.5})
+    markdown = PROMPT.sub("```pycon\n", markdown)
     parts = CODE.split(LIST.sub(r"\1\n\n", markdown))
     parts[::2] = [LINK.sub(moved, FORMULA.sub(r"]\(", part)) for part in parts[::2]]
     if here.startswith("proofs/"):

@@ -1,4 +1,6 @@
-"""Scale out: ``torchrun --nproc-per-node 2 examples/train_on_shards.py FOLDER``: each process has half of the records.
+"""Scale out: each process has half of the records.
+
+``torchrun --nproc-per-node 2 -m examples.train_on_shards FOLDER``, in the folder of the clone.
 
 Process 0 has the ledger: it tosses the coins of all records and adds the noise, once, to the sum of all clipped sums.
 The others get the noisy sum, and so the same model. All processes trust each other (``proofs/noisy_gd.md``), and each

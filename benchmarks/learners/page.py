@@ -23,10 +23,9 @@ TRIALS = 20
 
 LEFT = """## What else is not here
 
-* Users (`dope-users`), AdaMix's parts and percentiles (Figs. 5 and 7, `adamix-5`), another domain (`adamix-3`),
-  pairs of classes (`pillar-3`, `pillar-selection`):
+* AdaMix's attack (Fig. 1, `adamix-1`), parts and percentiles (Figs. 5 and 7, `adamix-5`), another domain (`adamix-3`),
+  users (`dope-users`), pairs of classes (`pillar-3`, `pillar-selection`):
   `python -m benchmarks.figures NAME --images FOLDER --texts WHEEL`; pages are in `figures`.
-* AdaMix's Figure 1 with its attack (`adamix-1`): the command runs, no numbers of the learners as they are were stored.
 * Cells of optional grids that have no row above were not run, for want of hours: of `sizes` most learners that take
   labels, of `shots` some with 10,000, of `large` those that sample batches, and probe.
 * Anything on a GPU: none was at hand. `--device cuda`, and `python -m benchmarks.learners.speed --device cuda`."""

@@ -1,22 +1,20 @@
 """``python -m docs.verifier OUT [CACHE]``: one page, whole, that works from a disk and from any server of files.
 
-Python for browsers comes from npm, python-flint from PyPI: both are pinned by version and digest.
+Python for browsers comes from npm, python-flint from PyPI: both are pinned by version and digest, and stand in the page
+as they were published. Nothing is compressed here, so that the page is the same on every machine, to the byte.
 """
 
 from __future__ import annotations
 
 import base64
-import gzip
 import hashlib
-import io
 import subprocess
 import sys
-import tarfile
-import zipfile
 from pathlib import Path
 from string import Template
 
 from docs.verifier.room import room
+from privcalc.serial import canonical
 from privcalc.version import __version__
 
 HERE = Path(__file__).parent
@@ -26,7 +24,6 @@ PINNED = {
     f"pyodide-{PYODIDE}.tgz": "66b7949e5a0cba2250b586d7e368bf12fb482800748d182c4618254b685ffaa0",
     WHEEL: "b31f5c00e0e36040ab58d00b3025156e20869b990d776e4bf90f870b1ee11ad3",
 }
-OURS = ("pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "python_stdlib.zip", "pyodide-lock.json")
 PIP = ("--no-deps", "--only-binary=:all:", "--platform", "pyemscripten_2026_0_wasm32", "--python-version", "314")
 
 
@@ -57,10 +54,11 @@ def pinned(cache: Path) -> dict[str, bytes]:
 def page(cache: Path) -> str:
     """The page, the same for the same sources."""
     package, wheel = pinned(cache).values()
-    with tarfile.open(fileobj=io.BytesIO(package)) as tar:
-        files = {name: tar.extractfile(f"package/{name}").read() for name in OURS}  # type: ignore[union-attr]
-    files |= {"flint.whl": wheel, "room.zip": _zipped(room())}
-    data = "\n".join(_block(number, *file) for number, file in enumerate(files.items()))
+    files = {"pyodide.tgz": package, "flint.whl": wheel, "room.json": canonical(room()).encode()}
+    data = "\n".join(
+        f'<script type="text/plain" data-name="{name}">{base64.b64encode(found).decode()}</script>'
+        for name, found in files.items()
+    )
     texts = {
         name: (HERE / name).read_text(encoding="utf-8") for name in ("page.css", "page.js", "worker.js", "page.html")
     }
@@ -83,26 +81,13 @@ def _digest(text: str) -> str:
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
 
 
-def _block(number: int, name: str, data: bytes) -> str:
-    packed = base64.b64encode(gzip.compress(data, 9, mtime=0)).decode()
-    return f'<script type="text/plain" id="file{number}" data-name="{name}">{packed}</script>'
-
-
-def _zipped(files: dict[str, bytes]) -> bytes:
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as archive:
-        for name, data in sorted(files.items()):
-            archive.writestr(zipfile.ZipInfo(name), data)
-    return buffer.getvalue()
-
-
 def main(out: str, cache: str = "build/verifier") -> None:
     """Write ``verify.html`` and its digest."""
-    text, folder = page(Path(cache)), Path(out)
+    made, folder = page(Path(cache)).encode(), Path(out)
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "verify.html").write_text(text, encoding="utf-8")
-    line = f"{hashlib.sha256(text.encode()).hexdigest()}  verify.html\n"
-    (folder / "SHA256SUMS").write_text(line)
+    (folder / "verify.html").write_bytes(made)
+    line = f"{hashlib.sha256(made).hexdigest()}  verify.html\n"
+    (folder / "SHA256SUMS").write_bytes(line.encode())
     print(line, end="")
 
 

@@ -31,9 +31,19 @@ async function read(files) {
   }
 }
 
-async function unpacked(id) {
-  const raw = Uint8Array.from(atob(at(id).textContent.trim()), (c) => c.charCodeAt(0));
-  return new Response(new Blob([raw]).stream().pipeThrough(new DecompressionStream("gzip"))).arrayBuffer();
+const bytes = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
+
+// The files of a packed archive, by their names.
+async function unpacked(packed) {
+  const all = await new Response(new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"))).arrayBuffer();
+  const found = {};
+  for (let from = 0; from + 512 <= all.byteLength; ) {
+    const field = (at, length) => new TextDecoder().decode(new Uint8Array(all, from + at, length)).split("\0")[0];
+    const name = field(0, 100), size = parseInt(field(124, 12), 8) || 0;
+    if (name) found[name.replace("package/", "")] = all.slice(from + 512, from + 512 + size);
+    from += 512 + 512 * Math.ceil(size / 512);
+  }
+  return found;
 }
 
 // A module as a classic script: what it exports stands at the top, by its name.
@@ -43,7 +53,6 @@ const classic = (text) =>
     .replace(/export default _createPyodideModule;/, "")
     .replace(/export\{(\w+) as loadPyodide,\w+ as version\};/, "self.loadPyodide=$1;") + "\n";
 
-const bytes = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
 const hex = (buffer) => [...new Uint8Array(buffer)].map((b) => b.toString(16).padStart(2, "0")).join("");
 const sha = async (data) => hex(await crypto.subtle.digest("SHA-256", data));
 const PREFIX = "302a300506032b6570032100"; // of an Ed25519 public key, RFC 8410
@@ -170,8 +179,9 @@ async function start() {
   at("stop").disabled = false;
   at("progress").textContent = "unpacking the check";
   began = performance.now();
-  const files = {};
-  for (const each of document.querySelectorAll("script[data-name]")) files[each.dataset.name] = await unpacked(each.id);
+  const stored = {};
+  for (const each of document.querySelectorAll("script[data-name]")) stored[each.dataset.name] = bytes(each.textContent);
+  const files = { ...(await unpacked(stored["pyodide.tgz"])), "flint.whl": stored["flint.whl"].buffer, "room.json": stored["room.json"] };
   const scripts = ["pyodide.asm.mjs", "pyodide.mjs"].map((name) => classic(new TextDecoder().decode(files[name])));
   const source = new Blob([...scripts, at("worker").textContent], { type: "text/javascript" });
   worker = new Worker(URL.createObjectURL(source));

@@ -13,9 +13,9 @@ FIRST = ("privcalc.certificate.alone", "privcalc.rigorous.proof")
 """Where to begin: what the page calls, and what a proof asks for later (``proof.py``)."""
 
 
-def room() -> dict[str, bytes]:
+def room() -> dict[str, str]:
     """The files, by their path: the modules, what certificates' lines mean, and ``mechanisms.json``."""
-    files = {"privcalc/__init__.py": b""}
+    files = {"privcalc/__init__.py": ""}
     todo = list(FIRST)
     while todo:
         name = todo.pop()
@@ -23,13 +23,13 @@ def room() -> dict[str, bytes]:
         path = path if path.exists() else path.with_suffix("") / "__init__.py"
         if (own := path.relative_to(ROOT).as_posix()) in files:
             continue
-        files[own] = path.read_bytes()
+        files[own] = path.read_text(encoding="utf-8")
         for node in ast.parse(files[own]).body:
             if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("privcalc"):
                 inner = (f"{node.module}.{each.name}" for each in node.names)
                 todo += [one if _there(one) else node.module for one in inner]
     words = "privcalc/certificate/pages/words.toml"
-    return files | {words: (ROOT / words).read_bytes(), "mechanisms.json": indented(table()).encode()}
+    return files | {words: (ROOT / words).read_text(encoding="utf-8"), "mechanisms.json": indented(table())}
 
 
 def _there(name: str) -> bool:

@@ -17,10 +17,15 @@ onmessage = async ({ data: { files, text, ledgers, seconds } }) => {
     });
     say("step", "loading ball arithmetic");
     await python.unpackArchive(files["flint.whl"], "wheel");
-    await python.unpackArchive(files["room.zip"], "zip", { extractDir: "/room" });
+    python.FS.writeFile("/room.json", files["room.json"]);
     say("step", "checking");
     const check = python.runPython(`
 import json, sys
+from pathlib import Path
+for name, text in json.loads(Path("/room.json").read_text()).items():
+    path = Path("/room", name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
 sys.path.insert(0, "/room")
 from privcalc.certificate.alone import confirm, enter
 enter(json.load(open("/room/mechanisms.json")))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -32,7 +31,7 @@ from learners.frame.records import (
 )
 from learners.frame.student import ENOUGH, Student, taught
 from privcalc import errors
-from privcalc.attacks.replay import replay
+from privcalc.attacks.replay import look_first
 from privcalc.ledger import constants
 from privcalc.ledger.assumptions import Provenance
 
@@ -227,8 +226,7 @@ class Learner(Parameters, ABC):
             twin.fit(features, labels, *public, persons=whose[0] if whose else None)
 
         process.__qualname__ = f"{type(self).__name__}.fit, first step"
-        found = replay(process, data, doors=pc.Ledger, relation=self.relation, additive=False, releases=1)
-        print(found, file=sys.stderr)
+        look_first((process, data), pc.Ledger, relation=self.relation, finite=False, additive=False)
 
     def _terms(self, plan: Plan, shape: Shape, said: pc.Assumptions) -> dict[str, Any]:
         """What the ledger is told, apart from its file."""

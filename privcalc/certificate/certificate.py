@@ -58,7 +58,7 @@ class Certificate(Card):
         >>> print(certificate.guarantee)
         (2.99298287, 1e-05)-DP under add-or-remove-one
         >>> print(certificate.verify()[0])
-        VERIFIED: ε ≤ 2.99298287 at δ = 1e-05, add-or-remove-one, was computed and proved again,
+        VERIFIED: ε ≤ 2.99298287 at δ = 1e-05, add-or-remove-one, was proved again,
         and nothing was found wrong
     """
 

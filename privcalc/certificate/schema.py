@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from types import NoneType
 from typing import Any
 
-from privcalc.attacks.replay.words import NO_GUARANTEE
+from privcalc.attacks.replay.words import NO_GUARANTEE, STOPPED
 from privcalc.proof import PROVED
 from privcalc.relation import Relation
 from privcalc.serial import Field, canonical
@@ -95,7 +95,7 @@ def fields_of(version: int) -> dict[str, Field]:
 
 REPLAYED = {
     **{"process": Field((str,)), "relation": Field((str,)), "added": Field((list,)), "releases": Field((int,))},
-    **{"found": Field((list,)), "note": Field((str,), among=(NO_GUARANTEE,))},
+    **{"found": Field((list,)), "note": Field((str,), among=(NO_GUARANTEE, STOPPED))},
 }
 """The fields of an entry of ``replayed``, which a certificate may have besides: what was replayed; its outcome."""
 

@@ -210,10 +210,13 @@ def _missing(document: Mapping[str, Any]) -> Iterator[Fact]:
 def _seen_to(document: Mapping[str, Any]) -> Iterator[Fact]:
     """Who saw to what the proofs need: what was seen to, and what is assumed."""
     version = document["version"]
+    sets = dict.fromkeys(repr(ledger["budget"]["dataset"]) for ledger in document["ledgers"] if ledger.get("budget"))
+    beside = f"; what else draws on the budget of {', '.join(sets)} is counted there, not here" if sets else ""
     for entry in document["assumptions"]["needed"]:
         label = "seen to" if entry["by"] in ("ledger", "code") else "assumed"
         by = "" if entry["by"] in ("always", "nobody") else f"{VOUCHED[entry['by']]}; "
-        yield Fact("Trust", label, f"{in_words(entry)} ({by}{entry['page']})", entry["by"])
+        said = in_words(entry) + beside * (entry["name"] == "other_releases")
+        yield Fact("Trust", label, f"{said} ({by}{entry['page']})", entry["by"])
     unlisted = []
     if version == 2:
         unlisted.append("what version 2 does not list: rows, public records, first weights, other releases (NOT SAID)")

@@ -110,10 +110,8 @@ def _verdict(document: Mapping[str, Any], proofs: Sequence[Proof]) -> str:
     claim = f"ε ≤ {upward(epsilon, '.9g')} at δ = {upward(delta, 'g')}, {document['relation']}"
     if shown := [proof.epsilon for proof in proofs if proof and proof.delta == delta and proof.epsilon >= epsilon]:
         last = f" (proved: {upward(min(shown), '.9g')})" if min(shown) > epsilon else ""
-        return f"{VERIFIED}: {claim}{last}, was {'computed and ' * ENGINE}proved again, and nothing was found wrong"
-    return (
-        f"{UNDECIDED}: {claim}, {'was computed again but ' * ENGINE}could not be proved here; nothing was found wrong"
-    )
+        return f"{VERIFIED}: {claim}{last}, was proved again, and nothing was found wrong"
+    return f"{UNDECIDED}: {claim}, could not be proved here; nothing was found wrong"
 
 
 def _nearly(run: Run, relation: Relation, proof: Proof, progress: Callable[[str], None]) -> Proof | None:

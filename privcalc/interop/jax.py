@@ -23,6 +23,7 @@ import optax
 from numpy.typing import NDArray
 
 from privcalc import errors
+from privcalc.attacks.replay import Look, look_first
 from privcalc.errors import PrivcalcError
 from privcalc.interop.dp_accounting.events import from_event, to_event
 from privcalc.ledger.assumptions import Provenance, asked_by
@@ -63,6 +64,9 @@ class Released:
         ledger: with a plan or a cap; it draws, charges and adds the noise.
         step: ``Gaussian``, for all records in every step, or one sampled.
         clip_norm: bound of what one record adds to the sum, in all leaves together, > 0.
+        look: (train, data): before anything is drawn, the first step of ``train(data)``, with a ledger of its own in
+            memory, is run with and without one record (:func:`privcalc.attacks.replay.replay`), and what was found is
+            shown on the screen. It depends on the data, and is kept nowhere.
 
     Attributes:
         step: what each batch is drawn for.
@@ -88,12 +92,13 @@ class Released:
         True (3,)
     """
 
-    def __init__(self, ledger: Ledger, step: Mechanism, *, clip_norm: float) -> None:
+    def __init__(self, ledger: Ledger, step: Mechanism, *, clip_norm: float, look: Look | None = None) -> None:
         if not isinstance(ledger, Ledger):
             raise PrivcalcError(f"ledger = {ledger!r}: must be a Ledger")
         if not isinstance(step, Mechanism) or not isinstance(released(step), Gaussian):
             raise PrivcalcError(f"step = {step}: must be Gaussian, or Gaussian sampled")
         self._ledger, self.step, self._clip_norm = ledger, step, errors.scale("clip_norm", clip_norm)
+        look_first(look, Ledger, relation=ledger.terms.relation)
         self._batch: Batch | None = None
         self._records = 0
         self._sum: NDArray[np.float64] | None = None

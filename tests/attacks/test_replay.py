@@ -6,6 +6,7 @@ import functools
 import io
 import random
 import types
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ import privcalc as pc
 from privcalc import noise
 from privcalc.attacks.replay import KINDS, replay
 from privcalc.attacks.replay.findings import difference
+from privcalc.certificate.consistency import check
 from privcalc.certificate.schema import digest
 
 RECORDS, PUBLIC, BATCH, STEPS = 20, 50.0, 10, 4
@@ -385,6 +387,22 @@ def test_nothing_is_left_behind():
     assert doors == {name: getattr(pc.Ledger, name) for name in doors}
 
 
+def test_what_another_thread_draws_meanwhile_is_its_own():
+    drawn = []
+
+    def elsewhere():
+        with pc.Ledger(None, plan=pc.Gaussian(1.0)) as ledger:
+            drawn.append(float(ledger.gaussian(0.0, pc.Gaussian(1.0), clip_norm=1.0)))
+
+    def process(x):
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(elsewhere).result()
+        return noise.gaussian(clipped(x).sum(axis=0), 1.0, clip_norm=1.0)
+
+    assert replay(process, X, doors=(pc.Ledger, noise)).releases == 1
+    assert len(set(drawn)) == len(drawn) > 9
+
+
 OLD = np.random.default_rng(3)
 
 
@@ -553,6 +571,8 @@ def test_the_first_releases_alone(bound, kinds):
 
     whole = replay(process, ROWS, doors=pc.Ledger, finite=True)
     assert whole.releases == 3
+    assert not replay(process, ROWS, doors=pc.Ledger, finite=True, releases=4).stopped
+    assert "was not looked at" not in str(whole)
     assert "output" in whole.kinds
     assert set(began) == {0, 1, 2}
     for most in (1, 2):
@@ -560,6 +580,10 @@ def test_the_first_releases_alone(bound, kinds):
         report = replay(process, ROWS, doors=pc.Ledger, finite=True, releases=most)
         assert (report.kinds, report.releases) == (kinds, most)
         assert set(began) == set(range(most))
+        certificate = pc.certify(step * 3, delta=1e-5).replayed(report)
+        check(certificate.document)
+        for text in (str(report), str(certificate)):
+            assert "each run was ended after these releases: what came later, and what is returned, was not" in text
     for wrong in (0, -1, 1.5, "1", True):
         with pytest.raises(pc.PrivcalcError, match=r"^releases"):
             replay(process, ROWS, doors=pc.Ledger, releases=wrong)

@@ -563,8 +563,10 @@ def test_a_certificate_names_the_budget_that_its_ledger_spends_from(budget, url,
     unnamed = pc.Certificate({**before, "hash": digest(before)})
     with pytest.raises(pc.Contradiction, match="ledgers"):  # only version 2 did not name it
         unnamed.verify(tmp_path / "a", seconds=math.inf)
+    assert "; what else draws on the budget of 'visits' is counted there, not here (" in str(certificate)
     both = pc.certify([certificate, certificate], delta=1e-5)
     assert both.verify(tmp_path / "a", tmp_path / "a", seconds=math.inf)
+    assert "on the budget of 'visits' is counted there" in str(both)
 
 
 # A store that was made with a witness, and one that is used again

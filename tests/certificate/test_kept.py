@@ -62,7 +62,7 @@ def test_every_number_that_0_1_0_wrote(name):
 
 
 THIRD = Path(__file__).parents[1] / "fixtures" / "version3"
-NAMES = ("cap", "choices", "composed", "declared", "open", "plan", "recorded")
+NAMES = ("cap", "choices", "composed", "declared", "gates", "mixed", "no_gate", "open", "plan", "recorded")
 
 
 def ledgers_of(name):
@@ -77,7 +77,7 @@ def test_there_is_one_of_each_basis_of_version_3():
     assert {document["basis"] for document in documents} == {"plan", "cap", "recorded", "declared", "composed"}
     lines = [json.loads(path.read_text().splitlines()[0])["entry"] for path in THIRD.glob("*.jsonl")]
     assert {found["version"] for found in (*documents, *lines)} == {3}
-    assert len(lines) == 5
+    assert len(lines) == 8
 
 
 @pytest.mark.parametrize("name", NAMES)

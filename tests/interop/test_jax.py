@@ -300,3 +300,20 @@ def test_plans_that_a_ledger_cannot_draw_are_refused():
         through_ledger(plan, pc.Ledger(None, plan=STEP * 4, relation=pc.REPLACE_ONE))
     with pytest.raises(pc.BudgetExceeded, match="not in the plan"):
         train(through_ledger(plan, pc.Ledger(None, plan=pc.Gaussian(9.0))))
+
+
+@pytest.mark.parametrize(("bug", "shown"), [("", "nothing found"), ("long", "sensitivity"), ("loss", "interaction")])
+def test_a_look_comes_before_the_first_step(bug, shown, capsys):
+    def train(data):
+        data = np.clip(data, -1e3, 1e3)
+        ledger = pc.Ledger(None, plan=STEP)
+        steps = Released(ledger, STEP, clip_norm=5.0, look=(train, data))
+        for indices in steps.batch_iterator(len(data)):
+            rows = data[indices].astype(np.float64)
+            rows = rows * (1 + np.tanh(rows).sum()) if bug == "loss" else rows
+            rows /= np.maximum(1.001 * np.linalg.norm(rows, axis=1, keepdims=True) / (9 if bug == "long" else 5), 1.0)
+            updates, _ = steps.transform.update({"w": jax.numpy.asarray(rows.sum(axis=0))}, optax.EmptyState())
+        return ledger, updates
+
+    assert train(X[:12] / 9)[0].spent == STEP * 1
+    assert shown in capsys.readouterr().err

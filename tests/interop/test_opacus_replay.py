@@ -22,14 +22,24 @@ X = rng.standard_normal((24, 4)).astype(np.float32)
 Y = (X.sum(axis=1) > 0).astype(np.int64)
 
 
-def training(bug: str = "", mode: str = "hooks") -> Any:
-    """Three steps, whose batches and noise are a ledger's."""
+class ByBatch(torch.nn.Module):  # type: ignore[misc]
+    """As a batch norm that Opacus does not know."""
+
+    def forward(self, x: Any) -> Any:
+        """Centred by the batch."""
+        return x - x.mean(dim=0) if len(x) else x
+
+
+def training(bug: str = "", mode: str = "hooks", draws: Any = True) -> Any:
+    """Three steps, whose batches and noise are a ledger's; it asks for a look at the first one."""
 
     def train(data: Any) -> Any:
         torch.manual_seed(1)
         x, y = (torch.as_tensor(each) for each in data)
         x = torch.nan_to_num(x, nan=0.0, posinf=0.0, neginf=0.0).clamp(-1e3, 1e3)
         model: Any = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.Tanh(), torch.nn.Linear(3, 2))
+        if bug == "batches":
+            model.insert(0, ByBatch())
         if bug == "standardised":
             x = (x - x.mean(dim=0)) / x.std(dim=0)
         made = PrivacyEngine().make_private(
@@ -43,8 +53,10 @@ def training(bug: str = "", mode: str = "hooks") -> Any:
         )
         model, optimizer, criterion, loader = made[0], made[1], made[2] if mode == "ghost" else None, made[-1]
         optimizer.expected_batch_size = 8 if bug != "divides by the batch" else len(x)
-        ledger = pc.Ledger(None, plan=step_of(optimizer, loader) * 3)
-        optimizer, *criteria, loader = keep_ledger(optimizer, loader, ledger, start="random", criterion=criterion)
+        ledger = pc.Ledger(None, plan=step_of(optimizer, loader, draws=draws) * 3)
+        optimizer, *criteria, loader = keep_ledger(
+            optimizer, loader, ledger, start="random", criterion=criterion, draws=draws, look=(train, data)
+        )
         loss_of = criteria[0] if criteria else torch.nn.CrossEntropyLoss(reduction="sum" if bug == "sums" else "mean")
         total = 0.0
         for _, (features, labels) in zip(range(3), loader, strict=False):
@@ -67,6 +79,18 @@ def test_a_right_loop_shows_nothing(mode: str) -> None:
     assert report.findings == (), str(report)
     assert report.releases == 3
     assert 0.5 < report.largest <= 1
+
+
+@pytest.mark.parametrize(("bug", "shown"), [("", "nothing found"), ("sums", "sensitivity"), ("batches", "interaction")])
+def test_a_look_comes_before_the_first_step(bug: str, shown: str, capsys: Any) -> None:
+    training(bug)((X, Y))
+    assert shown in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("draws", [False, "noise"])
+def test_a_look_is_where_a_ledger_draws(draws: Any) -> None:
+    with pytest.raises(pc.PrivcalcError, match="look: is for one process and draws=True"):
+        training(draws=draws)((X, Y))
 
 
 @pytest.mark.parametrize(

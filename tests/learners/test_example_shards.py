@@ -60,11 +60,9 @@ def test_two_processes_are_one(tmp_path: Path) -> None:
 def test_torchrun(tmp_path: Path) -> None:
     """The worked example."""
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
-    script = str(ROOT / "examples" / "train_on_shards.py")
-    done = subprocess.run(
-        [*command, script, str(tmp_path)], capture_output=True, text=True, check=True, env=environment, timeout=300
-    )
+    command += ["-m", "examples.train_on_shards", str(tmp_path)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment, cwd=ROOT, timeout=300)
     assert done.stdout.count("(1, 1e-05)-DP under add-or-remove-one") == 1
     assert min(float(line.split("accuracy ")[1]) for line in done.stdout.splitlines() if "accuracy" in line) > 0.75
     first, second = (torch.load(tmp_path / f"model-{rank}.pt") for rank in range(2))

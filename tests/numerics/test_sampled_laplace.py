@@ -11,6 +11,7 @@ from mpmath import mp, mpf
 
 import privcalc as pc
 from privcalc.composition.direction import merge
+from privcalc.numerics.elementary import fan
 from privcalc.numerics.routes import lattice
 from privcalc.numerics.sampled_laplace import SampledLaplaceTransform
 
@@ -81,3 +82,21 @@ def test_very_many_uses_are_answered() -> None:
     found = (pc.PoissonSampled(pc.Laplace(1.0), 1e-9) * 10**12).epsilon(delta=1e-6)
     assert 0.00249 < found.lower <= found.upper < 0.0025
     assert found.upper - found.lower < 1e-6 * found.upper
+
+
+def _sums(base, log, step, nodes):
+    with mp.workdps(40):
+        terms = [(mpf(b), mpf(step) * mpf(x)) for b, x in zip(base, log, strict=True)]
+        return [complex(mp.fsum(b * mp.expj(int(k) * angle) for b, angle in terms)) for k in nodes]
+
+
+@pytest.mark.parametrize(("size", "scale"), [(3000, 1.0), (100_000, 0.2), (500, 40.0), (7, 1e-9)])
+def test_many_terms_on_a_grid_err_by_no_more_than_a_product(size, scale):
+    rng = np.random.default_rng(size)
+    base, log, step = rng.random(4500) ** 4 - 0.1, rng.normal(size=4500) * scale, 0.3
+    nodes = [0, 1, size // 2, size - 1]
+    found, truth = fan(base, log, step, size), _sums(base, log, step, nodes)
+    unit, moduli = 2.0**-53, np.abs(base).sum()
+    for k, value in zip(nodes, truth, strict=True):
+        angles = 8 * unit * k * step * float(np.abs(base) @ np.abs(log))
+        assert abs(found[k] - value) <= (2 * base.size + 60) * unit * moduli + angles

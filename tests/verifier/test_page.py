@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from test_room import FORGED, KEPT, NEW, verdict
@@ -65,6 +69,15 @@ def _saved(folder: Path, document: dict[str, Any]) -> Path:
     path = folder / "some.cert.json"
     path.write_text(json.dumps(document))
     return path
+
+
+def test_it_is_the_same_to_the_byte(asked: Asked, tmp_path: Path) -> None:
+    """Built in another folder, by another process, whose hashes have another seed."""
+    command = [sys.executable, "-m", "docs.verifier", str(tmp_path), "build/verifier"]
+    subprocess.run(command, cwd=ROOT, env={**os.environ, "PYTHONHASHSEED": "7"}, check=True)
+    first = Path(urlsplit(asked.page.url).path)
+    assert (tmp_path / "verify.html").read_bytes() == first.read_bytes()
+    assert (tmp_path / "SHA256SUMS").read_text() == first.with_name("SHA256SUMS").read_text()
 
 
 def test_it_says_the_same_as_verify(asked: Asked, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import flint
 import pytest
@@ -40,9 +41,9 @@ for text, ledgers in json.load(sys.stdin):
 def alone(tmp_path_factory: pytest.TempPathFactory):  # type: ignore[no-untyped-def]
     """Asks the room, copied to where nothing else of the library is."""
     folder = tmp_path_factory.mktemp("room")
-    for name, data in room().items():
+    for name, text in room().items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(data)
+        (folder / name).write_text(text, encoding="utf-8")
     site = str(Path(flint.__file__).parents[1])
 
     def ask(*questions: tuple[str, list[str]]) -> list[dict[str, object]]:
@@ -130,3 +131,13 @@ def test_nothing_of_it_is_larger_than_it_must_be() -> None:
     assert not any(
         part in name for name in names for part in ("numerics", "composition", "pairs/", "/mechanisms/gauss")
     )
+
+
+def test_the_documentation_says_its_digest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That of the page which was built beside it, and none where none was."""
+    hooks = pytest.importorskip("docs.hooks")
+    text, page = (hooks.ROOT / "docs/guides/read.md").read_text(), SimpleNamespace(file=SimpleNamespace(src_uri="a.md"))
+    monkeypatch.setattr(hooks, "VERIFIER", tmp_path)
+    assert "SHA-256" not in hooks.on_page_markdown(text, page)
+    (tmp_path / "SHA256SUMS").write_text(f"{'ab' * 32}  verify.html\n")
+    assert f"SHA-256 `{'ab' * 32}`" in hooks.on_page_markdown(text, page)

@@ -12,6 +12,7 @@ violations, and proves nothing.
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -22,12 +23,15 @@ import numpy as np
 from privcalc import errors
 from privcalc.attacks.replay.findings import Finding, Report, difference, interaction, moves
 from privcalc.attacks.replay.records import Record, Table, hostile, moved
-from privcalc.attacks.replay.tape import DOORS, Diverged, Enough, Release, Tape, opened, replayed
+from privcalc.attacks.replay.tape import DOORS, Diverged, Enough, Release, Tape, opened, playing, replayed
 from privcalc.attacks.replay.words import KINDS
 from privcalc.errors import PrivcalcError
 from privcalc.relation import ADD_OR_REMOVE_ONE, REPLACE_ONE, Relation, check_relation
 
-__all__ = ["KINDS", "Finding", "Report", "replay"]
+__all__ = ["KINDS", "Finding", "Look", "Report", "look_first", "replay"]
+
+Look = tuple[Callable[[Any], Any], Any]
+"""A training, as a function of the data, and the data."""
 
 UNREPEATABLE = (
     "process: must do the same twice on the same data, with the same releases, and does not ({}): it draws random "
@@ -111,6 +115,32 @@ def replay(
     return found.report(records, finite=finite, additive=additive, search=steps)
 
 
+def look_first(
+    look: Look | None, doors: object, *, relation: Relation, finite: bool = True, additive: bool = True
+) -> None:
+    """Replay the first release of a training before it begins, and show on the screen what was found; keep nothing.
+
+    Within a replay nothing is done, so that a training may ask for a look at itself.
+
+    Args:
+        look: (train, data), or None: nothing is done.
+        doors: as of :func:`replay`, as are the others.
+        relation: the neighbouring relation.
+        finite: whether records with NaN or ∞ cannot occur.
+        additive: whether releases are sums of what single records add.
+
+    Raises:
+        PrivcalcError: if it is no such pair; and as ``replay``.
+    """
+    if look is None or playing():
+        return
+    if not isinstance(look, tuple) or len(look) != 2:
+        raise PrivcalcError(f"look = {type(look).__name__}: must be (train, data), a function and what it is given")
+    train, data = look
+    found = replay(train, data, doors=doors, relation=relation, finite=finite, additive=additive, releases=1)
+    print(found, file=sys.stderr)
+
+
 @dataclass(eq=False)
 class _Run:
     """One run of the process: its releases, what it returned, and why it did not end, if it did not."""
@@ -163,7 +193,11 @@ class _Replay:
         names = tuple(record.name for record in added) + ((f"{search} more by search",) if search else ())
         name = getattr(self._process, "__qualname__", type(self._process).__name__)
         findings = tuple(self._worst.values())
-        return Report(name, str(self._relation), len(self._table), names, len(base.releases), self._largest, findings)
+        number = len(base.releases)
+        stopped = number == self._most
+        return Report(
+            name, str(self._relation), len(self._table), names, number, self._largest, findings, stopped=stopped
+        )
 
     def _run(self, *added: Record, phase: int = 0, others: bool = False) -> _Run:
         """Run it with a record in the first batch and every other one, or with ``phase`` 1 in the others.

@@ -12,7 +12,7 @@ import numpy as np
 
 from privcalc import errors
 from privcalc.attacks.replay.tape import Release
-from privcalc.attacks.replay.words import KINDS, NO_GUARANTEE
+from privcalc.attacks.replay.words import KINDS, NO_GUARANTEE, STOPPED
 
 Met = dict[tuple[int, int], tuple[Any, Any]]
 """Pairs that were compared, or are being."""
@@ -215,7 +215,7 @@ def _arrays(one: Any, other: Any, where: str) -> tuple[str, str] | None:
 
 @dataclass(frozen=True)
 class Report:
-    """The outcome of a replay: which process and data were replayed, and what differed. No guarantee. No guarantee.
+    """The outcome of a replay: which process and data were replayed, and what differed. No guarantee.
 
     Attributes:
         process: the name of what was run.
@@ -225,6 +225,7 @@ class Report:
         releases: how many releases a run has.
         largest: the largest share of a declared bound by which a release moved; at most 1 where no bound was passed.
         findings: what was found; the worst of each kind at each place.
+        stopped: whether each run was ended after so many releases, and what came later was not looked at.
     """
 
     process: str
@@ -234,6 +235,12 @@ class Report:
     releases: int
     largest: float
     findings: tuple[Finding, ...]
+    stopped: bool = False
+
+    @property
+    def note(self) -> str:
+        """The caveat under every report: what was not looked at."""
+        return STOPPED if self.stopped else NO_GUARANTEE
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -252,11 +259,11 @@ class Report:
             "added": list(self.added),
             "releases": self.releases,
             "found": list(self.kinds),
-            "note": NO_GUARANTEE,
+            "note": self.note,
         }
 
     def __str__(self) -> str:
         moved = f"releases moved by at most {self.largest:.4g} of what was declared"
         said = [f"{self.process}: {self.releases} releases on {self.records} records under {self.relation}; {moved}"]
         said += [f"  {finding}" for finding in self.findings] or [f"  nothing found with {len(self.added)} records"]
-        return "\n".join([*said, f"  ({NO_GUARANTEE})"])
+        return "\n".join([*said, f"  ({self.note})"])

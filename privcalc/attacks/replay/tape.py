@@ -16,6 +16,7 @@ import inspect
 import random
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -215,10 +216,20 @@ def _whole(step: Any) -> bool:
     return not step.sampled or bool(getattr(step, "rate", 0.0) == 1.0 and step.fits(sys.maxsize))
 
 
+_PLAYING: ContextVar[Tape | None] = ContextVar("playing", default=None)
+"""Of this thread (or task) alone: what others draw meanwhile is theirs."""
+
+
+def playing() -> bool:
+    """Whether this is within a replay."""
+    return _PLAYING.get() is not None
+
+
 @contextlib.contextmanager
 def opened(owners: Sequence[Any], tape: Tape) -> Iterator[None]:
-    """While this lasts, what passes the doors of classes or modules is on the tape."""
+    """While this lasts, what passes the doors of classes or modules in this thread is on the tape."""
     with contextlib.ExitStack() as stack:
+        stack.callback(_PLAYING.reset, _PLAYING.set(tape))
         for owner in owners:
             for name in (*DOORS, *BATCHES):
                 if callable(original := getattr(owner, name, None)):
@@ -240,6 +251,8 @@ def _door(name: str, original: Callable[..., Any], tape: Tape) -> Callable[..., 
 
     @functools.wraps(original)
     def door(*args: Any, **kwargs: Any) -> Any:
+        if _PLAYING.get() is not tape:
+            return original(*args, **kwargs)
         bound = signature.bind(*args, **kwargs)
         bound.apply_defaults()
         call = functools.partial(original, *args, **kwargs)
@@ -253,12 +266,15 @@ def _door(name: str, original: Callable[..., Any], tape: Tape) -> Callable[..., 
 def replayed(seed: int) -> Iterator[Callable[[int], None]]:
     """Seed the global generators and ``numpy.random.default_rng()`` while this lasts; then all is as before.
 
+    They are those of all threads: meanwhile no other one should draw from them.
+
     Yields:
         A function that seeds them again, by a number: after each release, so that what one run drew more than another
         does not shift what follows.
     """
     torch: Any = sys.modules.get("torch")
     before = random.getstate(), np.random.get_state(), None if torch is None else torch.get_rng_state()
+    devices = torch.cuda.get_rng_state_all() if torch is not None and torch.cuda.is_initialized() else None
     make, made = np.random.default_rng, 0
 
     def seeded(given: Any = None) -> np.random.Generator:
@@ -283,4 +299,7 @@ def replayed(seed: int) -> Iterator[Callable[[int], None]]:
         random.setstate(before[0])
         np.random.set_state(before[1])
         if torch is not None:
+            torch.seed()  # of all devices: nobody must know what those draw whose state cannot be brought back
             torch.set_rng_state(before[2])
+            if devices is not None:
+                torch.cuda.set_rng_state_all(devices)

@@ -23,6 +23,11 @@ KINDS = {
 
 NO_GUARANTEE = "a replay shows the violations that it finds; that it found none is no guarantee (proofs/replay.md)"
 
+STOPPED = (
+    "each run was ended after these releases: what came later, and what is returned, was not looked at; " + NO_GUARANTEE
+)
+"""The note of a replay that was asked for the first releases alone, if a run has as many."""
+
 
 def told(section: Mapping[str, Any]) -> str:
     """A section of a certificate, for people."""

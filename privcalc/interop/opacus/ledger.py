@@ -10,6 +10,7 @@ from opacus.optimizers import DPOptimizer, DPOptimizerFastGradientClipping
 from opacus.utils.fast_gradient_clipping_utils import DPLossFastGradientClipping
 
 from privcalc import errors
+from privcalc.attacks.replay import Look, look_first
 from privcalc.errors import BudgetExceeded, PrivcalcError
 from privcalc.interop.opacus.checks import DISTRIBUTED, WITH_LEDGER, check_optimizer
 from privcalc.interop.opacus.ghost import KeptLoss
@@ -62,6 +63,7 @@ def keep_ledger(
     draws: Draws = True,
     ahead: int = 10,
     expected_batch_size: float | None = None,
+    look: Look | None = None,
 ) -> tuple[Any, ...]:
     """Have a ledger draw the batches and the noise of a run. Then train as always, and ``certify`` the ledger.
 
@@ -86,6 +88,10 @@ def keep_ledger(
             nothing.
         expected_batch_size: the public number by which noisy sums are divided for a mean. By default it is Opacus's,
             rate times the number of records that there are, rounded down: give one where that is private.
+        look: (train, data): before anything is drawn, the first step of ``train(data)``, with a ledger of its own in
+            memory, is run with and without one record (:func:`privcalc.attacks.replay.replay`), and what was found is
+            shown on the screen. It depends on the data, and is kept nowhere.
+            For one process, and ``draws=True``.
 
     Returns:
         (optimizer, data_loader), or (optimizer, criterion, data_loader) with ghost clipping.
@@ -112,9 +118,12 @@ def keep_ledger(
     together = Processes() if isinstance(optimizer, DISTRIBUTED) else None
     if isinstance(ledger, Ledger) is not (together is None or together.rank == 0):
         raise PrivcalcError(f"ledger = {ledger!r}: must be a Ledger; and None in all processes but the first")
+    if look is not None and (together is not None or draws is not True):
+        raise PrivcalcError("look: is for one process and draws=True, where batches and noise pass the ledger")
     if ledger is not None:
         if not ledger.terms.seeded and not optimizer.secure_mode:
             check_secret(optimizer, data_loader, draws)
+        look_first(look, Ledger, relation=ledger.terms.relation)
         ledger.say(start=start)
     kept = keep(optimizer, size)
     steps = _Steps(ledger, kept, data_loader.batch_sampler, draws, block, together)

@@ -22,6 +22,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 from privcalc import errors
+from privcalc.attacks.replay import Look, look_first
 from privcalc.errors import PrivcalcError
 from privcalc.interop.torch.gradients import RecordGradients
 from privcalc.interop.torch.records import Records, check_copies
@@ -185,6 +186,9 @@ class Loader:
         num_workers: processes that read ahead, within one batch.
         collate_fn: makes one ``piece.records`` of its items; torch's own by default, which puts each beside the others.
             That yours mixes none is your word, and certificates say so.
+        look: (train, data): before anything is drawn, the first step of ``train(data)``, with a ledger of its own in
+            memory, is run with and without one record (:func:`privcalc.attacks.replay.replay`), and what was found is
+            shown on the screen. It depends on the data, and is kept nowhere.
 
     Raises:
         PrivcalcError: if an argument does not fit, or several processes train together.
@@ -217,6 +221,7 @@ class Loader:
         persons: ArrayLike | None = None,
         num_workers: int = 0,
         collate_fn: Callable[[list[Any]], Any] | None = None,
+        look: Look | None = None,
     ) -> None:
         if not isinstance(ledger, Ledger):
             raise PrivcalcError(f"ledger = {ledger!r}: must be a Ledger")
@@ -250,6 +255,7 @@ class Loader:
                 check_standardized("dataset", tensor.detach().cpu().numpy())
         self._records, self._persons = Records(dataset), persons
         self._told = CLIPS if self._gradients is None or collate_fn is not None else OWNS
+        look_first(look, Ledger, relation=ledger.terms.relation)
         ledger.say(start=start)
         self._pending = pending = _Pending([])
         workers = errors.count("num_workers", num_workers)
