@@ -16,6 +16,7 @@ from typing import Any
 
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File
+from nbconvert import MarkdownExporter
 
 from privcalc.certificate.json_schema import json_schema
 from privcalc.serial import indented
@@ -114,6 +115,12 @@ def on_files(files: Any, config: Any) -> None:
             files.append(File.generated(config, site, content=text))
         else:
             files.append(File.generated(config, site, abs_src_path=str(ROOT / path)))
+    for path in _paths("docs/notebooks/*.ipynb"):
+        site = path.removeprefix("docs/")
+        text, resources = MarkdownExporter().from_filename(str(ROOT / path))
+        files.append(File.generated(config, site.replace(".ipynb", ".md"), content=text))
+        for name, picture in resources["outputs"].items():
+            files.append(File.generated(config, f"notebooks/{name}", content=picture))
     for kind in ("certificate", "ledger"):
         files.append(File.generated(config, f"schemas/{kind}.json", content=indented(json_schema(kind))))
     for built in VERIFIER.glob("[vS]*"):  # the page that checks certificates, where it was made: docs/verifier
