@@ -208,7 +208,7 @@ def _whole(trials: RandomTrials, relation: Relation) -> Pair | None:
 
 @functools.lru_cache(maxsize=64)
 def _curves(run: Run, relation: Relation) -> tuple[list[Curve], list[Curve]]:
-    """Of what dominates one trial, in two ways."""
+    """The curves of what dominates one trial, in two ways."""
     sides = run._sides(relation)
     return [Curve(direction, _ROUGH) for direction in sides.upper], [Curve(side, _ROUGH) for side in sides.other]
 
