@@ -111,7 +111,8 @@ def run(args: argparse.Namespace) -> list[Row]:
         flush=True,
     )
     pool, test = split(encode(images, device=args.device), [size + args.public, args.test], seed=0)
-    task = make_task(pool, test, private=size, public=args.public, seed=0)
+    public, private = split(pool, [args.public, size], seed=0)
+    task = make_task(private, public, test, sorted(np.unique(images.y).tolist()))
     print(f"{size} private, {args.public} public, {args.test} test records of {len(task.classes)} classes")
     out.mkdir(parents=True, exist_ok=True)
     rows = [

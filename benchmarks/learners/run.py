@@ -28,12 +28,13 @@ from tqdm import tqdm
 
 import privcalc as pc
 from benchmarks.learners.compared import Figures
+from benchmarks.learners.corpora import mnist_files, texts
 from benchmarks.learners.grid import GRIDS, Cell, Source, cells, run
 from benchmarks.learners.methods import BASELINES, METHODS
 from benchmarks.learners.page import page
 from benchmarks.learners.picture import core
 from learners.data.features import encode
-from learners.data.sources import Data, mnist_files, small_mnist, split, texts
+from learners.data.sources import Data, small_mnist, split
 from learners.device import add_device
 from privcalc import pictures
 from privcalc.files import read_whole, write_whole

@@ -283,8 +283,7 @@ class Learner(Parameters, ABC):
 
     def _losses(self, plan: Plan, size: int, norms_every: int) -> pc.RealisedLosses:
         """An empty account of what each record costs."""
-        if isinstance(norms_every, bool) or not isinstance(norms_every, int) or norms_every < 1:
-            raise pc.PrivcalcError(f"norms_every = {norms_every!r}: must be a whole number >= 1")
+        errors.count("norms_every", norms_every, least=1)
         if self.relation is not pc.ADD_OR_REMOVE_ONE:
             raise pc.PrivcalcError(f"norms_every: must be None under {self.relation}: losses depend on the replacement")
         kinds = {type(mechanism) for mechanism, _ in plan.run.entries}
