@@ -299,7 +299,7 @@ def test_a_ledger_is_gone_on_with_on_the_same_assumptions(tmp_path):
     ("name", "normaliser", "clip_norm", "candidates"),
     [("NoisyGD", "public", None, None), ("AdaMix", "public", "released", None),
      ("DPPLMean", "released", "released", None),
-     ("PILLARSelection", "public", None, "released"), ("PDADPMD", "public", None, None)],
+     ("PDADPMD", "public", None, None)],
 )  # fmt: skip
 def test_learners_declare_what_their_code_does(name, normaliser, clip_norm, candidates):
     pytest.importorskip("torch")
