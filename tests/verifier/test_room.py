@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
+import cases
 import flint
 import pytest
 
@@ -17,6 +18,8 @@ from privcalc.certificate.schema import digest
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 SLOW = {"batches"}  # a minute and more, to no avail
+if not cases.SLOW:
+    SLOW |= {"mixed", "noises", "open", "sampled", "torn"}
 KEPT = sorted(p for p in FIXTURES.rglob("*.cert.json") if p.name.partition(".")[0] not in SLOW)
 
 ALONE = """
