@@ -151,7 +151,7 @@ def bounds(lower: float, upper: float) -> tuple[float, float]:
     return low, high
 
 
-def of_sums(lower: float, upper: float, *, rows: int, cells: int, relation: Relation) -> Reach:
+def of_sums(lower: Fraction | int, upper: Fraction | int, *, rows: int, cells: int, relation: Relation) -> Reach:
     """Sums of values between ``lower`` and ``upper``, each row in one of ``cells`` sums, ``rows`` rows of a person."""
     high, low = rows * max(Fraction(upper), Fraction(0)), rows * max(-Fraction(lower), Fraction(0))
     most, touched = max(high, low), min(cells, 2 * rows)
@@ -162,7 +162,7 @@ def of_sums(lower: float, upper: float, *, rows: int, cells: int, relation: Rela
     return Reach(max((high + low) ** 2, 2 * most**2) / 4, most, most, touched)
 
 
-def of_means(half: float, *, rows: int, cells: int, relation: Relation) -> Reach:
+def of_means(half: Fraction, *, rows: int, cells: int, relation: Relation) -> Reach:
     """Pairs of sums, of values between −half and half, and of half for each row; each row in one of ``cells`` pairs."""
     most, touched = rows * Fraction(half), 2 * min(cells, 2 * rows)
     if relation is not REPLACE_ONE:

@@ -214,6 +214,7 @@ def test_every_sampler_is_in_the_table() -> None:
 
 
 @pytest.mark.parametrize("one", EXAMPLES, ids=lambda one: type(one).__name__)
+@pytest.mark.usefixtures("unnumbered")
 def test_a_certificate_says_all_that_its_mechanisms_need(one: Mechanism) -> None:
     relation = next(relation for relation in pc.Relation if not refuses(one, relation))
     said = pc.Assumptions(parts="disjoint") if "parts" in one.needs else pc.Assumptions()
