@@ -11,12 +11,11 @@ from __future__ import annotations
 import codecs
 import functools
 import io
-import json
 import os
 import sys
 import unicodedata
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import ParamSpec, TextIO
 
@@ -27,12 +26,10 @@ __all__ = [
     "INTERRUPTED",
     "UNCONFIRMED",
     "WRONG",
-    "answer",
     "command",
     "fail",
     "for_stream",
     "spelled",
-    "verdict",
 ]
 
 Arguments = ParamSpec("Arguments")
@@ -69,9 +66,6 @@ SPELLINGS = {
 
 WRONG, INPUT, UNCONFIRMED = 1, 2, 3
 """Exit statuses: a claim is contradicted; no answer, or none delivered; a check came to no end."""
-
-VERDICTS = {0: "VERIFIED", WRONG: "WRONG", UNCONFIRMED: "UNDECIDED"}
-"""The first word of what a check prints, by its exit status."""
 
 INTERRUPTED = 130
 """Exit status after Ctrl-C, as shells have it."""
@@ -216,32 +210,7 @@ def command(name: str) -> Callable[[Callable[Arguments, int]], Callable[Argument
     return decorate
 
 
-def answer(found: object, text: str, *, as_json: bool) -> int:
-    """Print what was found, as one JSON object or in words; returns the exit status 0."""
-    print(json.dumps(found, allow_nan=False) if as_json else text)
-    return 0
-
-
 def fail(name: str, error: object, *, status: int = INPUT) -> int:
     """One line about what went wrong; returns the exit status."""
     print(f"{name}: {' '.join(str(error).splitlines())}", file=sys.stderr)
-    return status
-
-
-def verdict(status: int, found: str | Sequence[str], *, as_json: bool) -> int:
-    """Print what a check came to, one of three words first; returns the exit status.
-
-    Args:
-        status: a key of ``VERDICTS``.
-        found: why it failed, or what was confirmed, line by line.
-        as_json: whether it is printed as one JSON object.
-    """
-    word = VERDICTS[status]
-    known: dict[str, object] = {"verdict": word, "verified": {0: True, WRONG: False}.get(status)}
-    if isinstance(found, str):
-        reason = " ".join(found.splitlines())
-        answer(known | {"reason": reason}, f"{word}: {reason}", as_json=as_json)
-    else:
-        first = found[0] if found[0].startswith(word) else f"{word}: {found[0]}"
-        answer(known | {"confirmed": list(found)}, "\n".join((first, *found[1:])), as_json=as_json)
     return status

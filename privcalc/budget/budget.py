@@ -15,7 +15,7 @@ import secrets
 from typing import TYPE_CHECKING, Self
 
 from privcalc import errors
-from privcalc.budget.history import Reservation, Rules, chain_of, charge_line, course, known_as
+from privcalc.budget.history import Reservation, Rules, chain_of, charge_line, check_free, course, known_as
 from privcalc.budget.managed import Managed
 from privcalc.budget.pool import Odometer, Pool
 from privcalc.budget.reserved import Reserved, anchored, check_open, settle, settled
@@ -152,10 +152,8 @@ class Budget(Managed, Card):
             raise PrivcalcError(f"cap = {cap!r}: must be GDP, ZCDP, RDP or PureDP")
         own: Relation = getattr(cap, "relation", ADD_OR_REMOVE_ONE)
         rules = Rules(dataset, cap, own if relation is None else relation, unit, witnessed=witness is not None)
-        if (one := known_as(url, dataset)) != dataset:
-            raise PrivcalcError(f"dataset = {dataset!r}: is what {one!r} goes by in this store; choose another name")
         chain = chain_of(url, dataset, None if witness is None else Witness(witness, dataset))
-        chain.begin(rules.to_json(secrets.token_hex(16)))
+        chain.begin(rules.to_json(secrets.token_hex(16)), lambda sql: check_free(sql, dataset, dataset))
         return cls(url, dataset=dataset, witness=witness)
 
     @property

@@ -7,19 +7,17 @@ with the lines, or with the ledgers, computes the same (``proofs/budgets.md``).
 from __future__ import annotations
 
 import datetime
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from types import NoneType
-from typing import cast
 
 from privcalc import errors, serial
 from privcalc.budget.pool import Pool, check_part_of, part_of, share_of
 from privcalc.errors import Contradiction, PrivcalcError, Unreachable
 from privcalc.ledger.assumptions import Assumptions
 from privcalc.ledger.terms import Terms, mechanism_of
-from privcalc.log.database import Shared, Store, Transaction, Witness, connect
+from privcalc.log.database import Shared, Transaction, Witness, connect
 from privcalc.log.lines import check_label
 from privcalc.relation import Relation
 from privcalc.run import Mechanism, Run
@@ -339,35 +337,47 @@ def chain_of(url: object, dataset: str, witness: Witness | None = None) -> Chain
     return Shared(connect(url), dataset, History, witness)
 
 
+def titles_in(sql: Transaction) -> dict[str, str | None]:
+    """The data sets of a store, with the names that they were given later; it is asked in a transaction."""
+    found: dict[str, str | None] = dict.fromkeys(name for (name,) in sql.rows("SELECT dataset FROM privcalc_heads"))
+    renames = "SELECT dataset, line FROM privcalc_history WHERE line LIKE ? ORDER BY n"
+    for dataset, line in sql.rows(renames, '%"type":"rename"%'):
+        entry = serial.parse(line, "line")["entry"]
+        if entry["type"] == "rename":
+            found[dataset] = entry["title"]
+    return dict(sorted(found.items()))
+
+
 def titles(url: object) -> dict[str, str | None]:
     """The data sets that have a budget in a store, with the names that they go by now; none if there is no store.
 
     Args:
-        url: as of :class:`privcalc.Budget`, or a store.
+        url: as of :class:`privcalc.Budget`.
 
     Raises:
         Unreachable: if the store cannot be asked.
     """
-    store = connect(url) if isinstance(url, (str, os.PathLike)) else cast(Store, url)
-    found: dict[str, str | None] = {}
+    store = connect(url)
     try:
         with store.transaction() as run:
-            sql = Transaction(run)
-            found = dict.fromkeys(name for (name,) in sql.rows("SELECT dataset FROM privcalc_heads ORDER BY dataset"))
-            lines = sql.rows(
-                "SELECT dataset, line FROM privcalc_history WHERE line LIKE ? ORDER BY n", '%"type":"rename"%'
-            )
+            return titles_in(Transaction(run))
     except Unreachable:
         raise
     except PrivcalcError:
-        return found
+        return {}
     finally:
         store.close()
-    for dataset, line in lines:
-        entry = serial.parse(line, "line")["entry"]
-        if entry["type"] == "rename":
-            found[dataset] = entry["title"]
-    return found
+
+
+def check_free(sql: Transaction, name: str, dataset: str) -> None:
+    """Refuse a name for a data set that another one of the store has, or goes by.
+
+    Raises:
+        PrivcalcError: if one does.
+    """
+    for other, title in titles_in(sql).items():
+        if other != dataset and name in (other, title):
+            raise PrivcalcError(f"name = {name!r}: is what {other!r} goes by in this store; choose another")
 
 
 def known_as(url: object, name: str) -> str:

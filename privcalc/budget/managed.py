@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-from privcalc.budget.history import Chain, now, titles
+from privcalc.budget.history import Chain, check_free, now
 from privcalc.budget.pool import Pool, left, share_of
 from privcalc.enclosure import Enclosure
-from privcalc.errors import PrivcalcError
 from privcalc.ledger.rules import Single
 from privcalc.log.database import Transaction
 from privcalc.log.lines import check_label
@@ -96,15 +95,13 @@ class Managed(Single):
             PrivcalcError: if another data set of the store has that name.
         """
         check_label(title, name="title")
-        taken = {name for pair in titles(self._chain.store).items() if pair[0] != self._chain.dataset for name in pair}
-        if title in taken:
-            raise PrivcalcError(f"title = {title!r}: is another data set's name in this store")
 
-        def act(_: Transaction) -> None:
+        def act(sql: Transaction) -> None:
+            check_free(sql, title, self._chain.dataset)
             if (self._chain.history.title or self._chain.dataset) != title:
                 self._chain.append({"type": "rename", "title": title, "time": now()})
 
-        self._chain.locked(act)
+        self._chain.locked(act, naming=True)
 
     def retire(self, reason: str) -> None:
         """Charge nothing more, ever; ledgers that are open go on within what they reserved, and give back the rest.

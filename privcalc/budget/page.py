@@ -9,7 +9,6 @@ elsewhere.
 from __future__ import annotations
 
 import math
-from html import escape
 
 from privcalc.budget.budget import Budget
 from privcalc.budget.history import Reservation
@@ -72,25 +71,29 @@ def summary(budget: Budget, *, delta: float) -> Json:
 
 def text(budget: Budget, *, delta: float) -> str:
     """What a budget says now, for people."""
+    return "\n".join(f"{name:10s} {plain(value)}" for name, value in told(budget, delta).items())
+
+
+def told(budget: Budget, delta: float) -> dict[str, str]:
+    """The same, line by line, by what each is about."""
     said = summary(budget, delta=delta)
     odometer, cap = budget.odometer(delta=delta), _cap_epsilon(budget, delta)
-    rows = {
+    rows = {"WARNING": EXCEEDED} if said["exceeded"] else {}
+    rows |= {
         "data set": f"{_names(budget)} ({budget.unit}, {budget.relation})",
-        "cap": f"{budget.cap}: ε ≤ {upward(cap.upper, '.6g')} at δ = {delta:g}",
+        "cap": f"{budget.cap}: ε ≤ {upward(cap.upper, '.6g')} at δ = {delta:g}, of all outputs together",
         "charged": f"{upward(100 * said['share'], '.4g')} % of the cap, reservations included",
         "left": "; ".join(map(_stands, budget.standing(delta=delta))) + f" at δ = {delta:g}, in one Gaussian release",
         "charges": f"ledgers: {said['open']} open, {said['settled']} settled; by hand: {said['by_hand']}",
-        "odometer": f"ε ≤ {upward(odometer.upper, '.6g')} at δ = {delta:g} (no "
-        f"odometer can say less than {odometer.lower:.6g})",
+        "odometer": f"lost up to now: ε ≤ {upward(odometer.upper, '.6g')}, except with probability {delta:g} "
+        f"(no odometer can say less than {odometer.lower:.6g}); for watching: what holds is the cap",
         "history": f"{said['lines']} lines, the last with hash {said['hash']}",
     }
     if budget.retired:
         rows["closed"] = budget.retired
-    if said["exceeded"]:
-        rows = {"WARNING": EXCEEDED, **rows}
     if budget.readmitted:
         rows["readmitted"] = f"its store had forgotten something: {'; '.join(budget.readmitted)}"
-    return "\n".join(f"{name:10s} {plain(value)}" for name, value in rows.items())
+    return rows
 
 
 def _names(budget: Budget) -> str:
@@ -152,7 +155,7 @@ def page(budget: Budget, *, delta: float) -> str:
             )
             for one in standing
         ),
-        text=escape(text(budget, delta=delta)),
+        text="\n".join(_cells(value, head=name) for name, value in told(budget, delta).items()),
         figure=embedded(figure, "What was charged, over time, as a share of the cap."),
         means="\n".join(f"<li>{clean(line)}</li>" for line in (EXCEEDED if budget.exceeded else WITHIN, *MEANS)),
         rows="\n".join(_row(*one, one[1].run.epsilon(delta=delta, relation=relation)) for one in found[-SHOWN:]),
@@ -166,5 +169,6 @@ def _row(name: str, one: Reservation, epsilon: Enclosure) -> str:
     return _cells(name[:12], one.team or "", one.by, one.label or "", state, one.run, cost)
 
 
-def _cells(*cells: object) -> str:
-    return "<tr>" + "".join(f"<td>{clean(cell)}</td>" for cell in cells) + "</tr>"
+def _cells(*cells: object, head: str = "") -> str:
+    first = f"<th>{clean(head)}</th>" if head else ""
+    return f"<tr>{first}{''.join(f'<td>{clean(cell)}</td>' for cell in cells)}</tr>"

@@ -106,6 +106,8 @@ def cap_for(
 ) -> Mechanism:
     """The largest cap of a budget under which all outputs together are (ε, δ)-DP.
 
+    It is the largest at this δ, of its kind: at another, ``cap.epsilon`` answers, and another cap would have more room.
+
     Args:
         epsilon: ε > 0.
         delta: δ in [0, 1); at 0 the cap is ``PureDP``.

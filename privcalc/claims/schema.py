@@ -39,7 +39,7 @@ PARAMETERS = {
     "unit": Field((str,), "what one record is, in words"),
     "relation": Field((str,), "the neighbouring relation", tuple(map(str, Relation))),
     "mechanism": Field((str,), "what runs on each batch: `Gaussian`, a clipped sum with noise", ("Gaussian",)),
-    "sampler": Field((str,), "how batches are drawn, by a name of the table below"),
+    "sampler": Field((str,), "how batches are drawn"),
     "sample_rate": Field((float, int), "probability with which a record is in a batch, in (0, 1]"),
     "batch_size": Field(
         (int,), "records in a noisy sum, of all devices and pieces; of Poisson samples the expected number"

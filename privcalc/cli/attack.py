@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from tokenize import TokenError
 from typing import TYPE_CHECKING, Any
@@ -13,13 +12,13 @@ from numpy.typing import NDArray
 
 import privcalc as pc
 from privcalc import errors, pictures
-from privcalc.cli.options import JSON, SOURCE, Command
+from privcalc.cli.options import SOURCE, Answered, Command, finite
 from privcalc.enclosure import downward, upward
 from privcalc.files import TEXT, folder, read_whole, regular, write_whole
 from privcalc.numerics.floats import Floats
 from privcalc.pictures.curves import ALPHAS
 from privcalc.serial import indented
-from privcalc.terminal import WRONG, answer
+from privcalc.terminal import WRONG
 
 if TYPE_CHECKING:
     from privcalc.attacks import Measured
@@ -36,8 +35,9 @@ LARGEST = 8 * TEXT
 @click.option("--confidence", type=float, default=0.95, show_default=True, help="Of all statements together.")
 @click.option("--certificate", metavar="CERT", help="A certificate to hold against the scores.")
 @click.option("--out", metavar="FOLDER", help="Folder for attack.json and attack.png (needs matplotlib).")
-@JSON
-def attack(as_json: bool, **asked: Any) -> int:
+def attack(
+    scores_in: str, scores_out: str, delta: float, confidence: float, certificate: str | None, out: str | None
+) -> Answered:
     """Lower bounds of ε and μ from attack scores of two neighbouring worlds.
 
     Shows the measured ROC beside the certified curve.
@@ -45,14 +45,6 @@ def attack(as_json: bool, **asked: Any) -> int:
     SCORES_IN and SCORES_OUT are .npy or .csv files: scores from runs with the record, and without it; larger scores
     must speak for the record. Exit status 1 if they contradict the certificate.
     """
-    found, lines = _measured(**asked)
-    answer(found, "\n".join(lines), as_json=as_json)
-    return WRONG if found.get("contradicted", False) else 0
-
-
-def _measured(
-    scores_in: str, scores_out: str, delta: float, confidence: float, certificate: str | None, out: str | None
-) -> tuple[dict[str, Any], list[str]]:
     from privcalc.attacks import auc, from_scores
 
     errors.delta("delta", delta)
@@ -103,7 +95,7 @@ def _measured(
         pictures.save(figure, target / "attack.png")
         write_whole(target / "attack.json", indented(found))
         lines.append(f"wrote {os.path.join(out, 'attack.json')} and {os.path.join(out, 'attack.png')}")
-    return found, lines
+    return Answered(found, "\n".join(lines), WRONG if found.get("contradicted") else 0)
 
 
 def _claim(certificate: pc.Certificate) -> tuple[float, float]:
@@ -122,11 +114,7 @@ def _against(measured: Measured, certificate: pc.Certificate) -> tuple[dict[str,
         for false, power in zip(measured.false.tolist(), measured.power.tolist(), strict=True)
     )
     against = {
-        "certified": {
-            "epsilon_upper": epsilon if math.isfinite(epsilon) else None,
-            "delta": delta,
-            "relation": str(relation),
-        },
+        "certified": {"epsilon_upper": finite(epsilon), "delta": delta, "relation": str(relation)},
         "certified_curve": [{"false": alpha, "true": power} for alpha, power in powers],
         "epsilon_lower_at_certified_delta": measured.epsilon(delta=delta),
         "contradicted": beyond,

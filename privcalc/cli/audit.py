@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +14,10 @@ from privcalc.audit import norms
 from privcalc.audit.blocks import BLOCK, Answer, epsilons
 from privcalc.audit.norms import read_norms
 from privcalc.audit.sensitive import QUANTILES, WARNING, RealisedValues
-from privcalc.cli.options import DELTA, JSON, NOISE, Command, Source, engine_of, engine_options, progress
+from privcalc.cli.options import DELTA, NOISE, Answered, Command, Source, engine_options, finite, progress
 from privcalc.files import folder, whole
 from privcalc.parts import Engine, Parts, extra
 from privcalc.serial import indented
-from privcalc.terminal import answer
 
 
 @click.command(
@@ -41,25 +39,14 @@ from privcalc.terminal import answer
 @click.option("--patient", is_flag=True, help="Refine every record, however many see rare large steps only.")
 @click.option("--compare", type=Path, metavar="NORMS", help="Norms of another run of the same length, for the picture.")
 @engine_options(f"blocks of {BLOCK:,} records, as many as the table has; without it all records are in memory at once")
-@JSON
-def audit(
-    table: Path,
-    out: str,
-    compare: Path | None,
-    engine: str | None,
-    workers: int | None,
-    scheduler: str | None,
-    as_json: bool,
-    **asked: Any,
-) -> int:
-    """Write the report; returns the exit status."""
+def audit(table: Path, out: str, compare: Path | None, engine: Engine | None, **asked: Any) -> Answered:
+    """Write the report."""
     target = folder(out, name="--out")  # before the work, which may take long
     kept: list[Parts] = []
-    where = engine_of(engine, workers, scheduler)
-    found, groups, count = _epsilon(table, where, target, kept, **asked)
+    found, groups, count = _epsilon(table, engine, target, kept, **asked)
     runs = {"this run": found}
     if compare:
-        runs["compared run"] = _epsilon(compare, where, target, kept, **asked)[0]
+        runs["compared run"] = _epsilon(compare, engine, target, kept, **asked)[0]
     target.mkdir(parents=True, exist_ok=True)
     summary = _summary(found, groups, count, asked)
     _write(target / "epsilon.parquet", found, groups)
@@ -69,7 +56,7 @@ def audit(
     for work in kept:
         work.remove()
     text = f"{found!r}\nwritten: {out}/epsilon.parquet, summary.json, epsilon.png; worst case {found.worst:.6g}"
-    return answer(summary, text, as_json=as_json)
+    return Answered(summary, text)
 
 
 def _epsilon(
@@ -77,32 +64,20 @@ def _epsilon(
     engine: Engine | None,
     out: Path,
     kept: list[Parts],
-    *,
     noise_multiplier: float,
     sample_rate: float,
     delta: float,
-    steps: int | None,
-    clip_norm: float | None,
     patient: bool,
+    **more: Any,
 ) -> Answer:
     """ε and group of every record, and the number of steps; parts that were kept on the way are added to ``kept``."""
-    if engine is not None:
-        found, work = epsilons(
-            path,
-            noise_multiplier,
-            delta,
-            out=out / "parts",
-            rate=sample_rate,
-            steps=steps,
-            clip_norm=clip_norm,
-            patient=patient,
-            engine=engine,
-            progress=progress("audit"),
-        )
-        kept.append(work)
-        return found
-    losses, groups, length = read_norms(path, noise_multiplier, sample_rate, steps, clip_norm)
-    return losses.epsilon(delta, patient=patient), groups, length
+    if engine is None:
+        losses, groups, length = read_norms(path, noise_multiplier, sample_rate, **more)
+        return losses.epsilon(delta, patient=patient), groups, length
+    more |= {"out": out / "parts", "engine": engine, "progress": progress("audit")}
+    found, work = epsilons(path, noise_multiplier, delta, rate=sample_rate, patient=patient, **more)
+    kept.append(work)
+    return found
 
 
 def _summary(found: RealisedValues, groups: NDArray[Any] | None, count: int, asked: dict[str, Any]) -> dict[str, Any]:
@@ -110,9 +85,7 @@ def _summary(found: RealisedValues, groups: NDArray[Any] | None, count: int, ask
 
     def numbers(values: NDArray[Any]) -> dict[str, Any]:
         quantiles = np.quantile(values, QUANTILES)
-        cells = {
-            f"{level:g}": float(q) if math.isfinite(q) else None for level, q in zip(QUANTILES, quantiles, strict=True)
-        }
+        cells = {f"{level:g}": finite(q) for level, q in zip(QUANTILES, quantiles.tolist(), strict=True)}
         return {"records": int(values.size), "quantiles": cells}
 
     values = np.asarray(found)
@@ -126,7 +99,7 @@ def _summary(found: RealisedValues, groups: NDArray[Any] | None, count: int, ask
         **({} if asked["clip_norm"] is None else {"clip_norm": asked["clip_norm"]}),
         "delta": asked["delta"],
         "steps": count,
-        "worst_case_epsilon": found.worst if math.isfinite(found.worst) else None,
+        "worst_case_epsilon": finite(found.worst),
         "all": numbers(values),
     }
     if groups is not None:

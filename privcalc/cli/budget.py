@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, Literal
@@ -13,12 +14,11 @@ import privcalc as pc
 from privcalc.budget import cap_for
 from privcalc.budget.history import titles
 from privcalc.certificate.story import described
-from privcalc.cli.options import JSON, RELATION, STEPS, Batches, Group, Numbers, Source, sampler_options
+from privcalc.cli.options import RELATION, STEPS, Answered, Batches, Group, Numbers, Source, sampler_options, together
 from privcalc.enclosure import upward
 from privcalc.files import write_whole
 from privcalc.relation import Relation
 from privcalc.serial import mechanism_to_json, read_json
-from privcalc.terminal import answer
 
 __all__ = ["budget"]
 
@@ -31,44 +31,47 @@ def budget() -> None:
     """
 
 
-def _store(function: Any) -> Any:
-    """What actions on one budget take: the store, the data set, the witness."""
-    for option in (
-        click.option(
-            "--witness", metavar="FILE", help="A file, apart from the store, by which an older copy of it is seen."
-        ),
-        click.option("--dataset", help="Name of the data set; may be left out where the store has one only."),
-        click.argument("url"),
-    ):
-        function = option(function)
-    return function
-
+DATASET = click.option("--dataset", help="Name of the data set; may be left out where the store has one only.")
+WITNESS = click.option(
+    "--witness", metavar="FILE", help="A file, kept apart, by which an older copy of the store is seen."
+)
+STORE = together(click.argument("url"), DATASET, WITNESS)
+"""What actions on one budget take."""
 
 TEAM = click.option("--team", help="Whose it is: it is counted as the team's, and keeps to its share.")
 
 
-def _opened(url: str, dataset: str | None, witness: str | None, team: str | None = None) -> pc.Budget:
-    """The budget that is meant."""
+def _meant(url: str, dataset: str | None) -> str:
+    """The data set that was named, or the only one of a store."""
     if dataset is None:
         if len(found := titles(url)) != 1:
             listed = ", ".join(map(repr, found)) or "none"
             raise pc.PrivcalcError(f"--dataset: must be given, one of those of {url!r}: {listed}")
         (dataset,) = found
-    return pc.Budget(url, dataset=dataset, witness=witness, team=team)
+    return dataset
+
+
+def _opened(url: str, dataset: str | None, witness: str | None, team: str | None = None) -> pc.Budget:
+    return pc.Budget(url, dataset=_meant(url, dataset), witness=witness, team=team)
+
+
+def _charged(found: pc.Budget) -> str:
+    return f"{100 * found.share:.4g} % of the cap is charged"
 
 
 @budget.command("list")
 @click.argument("url")
-@JSON
-def list_(url: str, as_json: bool) -> int:
+def list_(url: str) -> Answered:
     """The data sets that have a budget in a store."""
     found = [{"dataset": name, "title": title or name} for name, title in titles(url).items()]
     lines = [one["title"] + (f" (at first: {one['dataset']})" * (one["title"] != one["dataset"])) for one in found]
-    return answer({"budgets": found}, "\n".join(lines) or f"{url} has no budget", as_json=as_json)
+    return Answered({"budgets": found}, "\n".join(lines) or f"{url} has no budget")
 
 
 @budget.command
-@_store
+@click.argument("url")
+@click.option("--dataset", required=True, help="Name of the data set.")
+@WITNESS
 @click.option("--mu", type=float, help="The cap: GDP.")
 @click.option("--rho", type=float, help="The cap: zCDP.")
 @click.option("--epsilon", type=float, help="The cap: pure DP; with --delta, the best that keeps to this ε and δ.")
@@ -84,42 +87,41 @@ def list_(url: str, as_json: bool) -> int:
 @click.option("--epsilons", type=Numbers(float), help="As many numbers.")
 @RELATION
 @click.option("--unit", default="one record", show_default=True, help="What one record is.")
-@JSON
 def create(
     url: str,
-    dataset: str | None,
+    dataset: str,
     witness: str | None,
-    orders: list[float] | None,
-    epsilons: list[float] | None,
     relation: str,
     unit: str,
-    as_json: bool,
     delta: float | None,
     runs: Literal["any", "gaussian"],
-    **caps: float | None,
-) -> int:
+    **caps: Any,
+) -> Answered:
     """Make the budget of a data set."""
-    if dataset is None:
-        raise pc.PrivcalcError("--dataset: must be given: the name of the data set")
     among, given = Relation(relation), {name: value for name, value in caps.items() if value is not None}
-    if len(given) + (orders is not None) != 1 or (orders is None) != (epsilons is None):
+    if (kind := CAPS.get(frozenset(given))) is None:
         raise pc.PrivcalcError("cap: must be exactly one of --mu, --rho, --epsilon, or --orders with --epsilons")
-    if orders is not None and epsilons is not None:
-        cap: Any = pc.RDP(orders, epsilons, relation=among)
-    elif delta is not None:
-        if caps["epsilon"] is None:
-            raise pc.PrivcalcError(f"--delta = {delta}: is for --epsilon")
-        cap = cap_for(epsilon=caps["epsilon"], delta=delta, runs=runs, relation=among)
+    if delta is None:
+        cap = kind(**given, relation=among)
+    elif kind is pc.PureDP:
+        cap = cap_for(epsilon=given["epsilon"], delta=delta, runs=runs, relation=among)
     else:
-        ((name, value),) = given.items()
-        cap = {"mu": pc.GDP, "rho": pc.ZCDP, "epsilon": pc.PureDP}[name](value, relation=among)
+        raise pc.PrivcalcError(f"--delta = {delta}: is for --epsilon")
     made = pc.Budget.create(url, dataset=dataset, cap=cap, relation=among, unit=unit, witness=witness)
     lines, digest = made.head
     told = f"{made}\nhash {digest}"
     if delta is not None:
-        told = f"{told}\n{WHY[cap.kind].format(epsilon=caps['epsilon'], delta=f'{delta:g}', cap=cap)}"
-    return answer({"lines": lines, "hash": digest, "cap": mechanism_to_json(cap)}, told, as_json=as_json)
+        told = f"{told}\n{WHY[str(cap.kind)].format(epsilon=given['epsilon'], delta=f'{delta:g}', cap=cap)}"
+    return Answered({"lines": lines, "hash": digest, "cap": mechanism_to_json(cap)}, told)
 
+
+CAPS: dict[frozenset[str], Callable[..., pc.Mechanism]] = {
+    frozenset({"mu"}): pc.GDP,
+    frozenset({"rho"}): pc.ZCDP,
+    frozenset({"epsilon"}): pc.PureDP,
+    frozenset({"orders", "epsilons"}): pc.RDP,
+}
+"""The kinds of caps, by the options that say how large they are."""
 
 WHY = {
     "RDP": "The cap is {cap}: under it all outputs together are ({epsilon:g}, {delta})-DP. Rényi divergence adds up "
@@ -135,12 +137,11 @@ WHY = {
 
 
 @budget.command
-@_store
+@STORE
 @click.option("--delta", type=float, default=1e-6, show_default=True, help="δ of the odometer.")
 @click.option("--html", metavar="OUT", help="Also write one self-contained web page (needs matplotlib).")
 @click.option("--picture", type=Path, metavar="FILE", help="Also draw what was charged over time (needs matplotlib).")
-@JSON
-def show(delta: float, html: str | None, picture: Path | None, as_json: bool, **where: Any) -> int:
+def show(delta: float, html: str | None, picture: Path | None, **where: Any) -> Answered:
     """What is charged, what is left, and the odometer."""
     from privcalc.budget.page import page, summary, text
 
@@ -151,30 +152,27 @@ def show(delta: float, html: str | None, picture: Path | None, as_json: bool, **
         from privcalc import pictures
 
         pictures.save(found.plot(), picture)
-    return answer(summary(found, delta=delta), text(found, delta=delta), as_json=as_json)
+    return Answered(summary(found, delta=delta), text(found, delta=delta))
 
 
 @budget.command
-@_store
-@JSON
-def history(as_json: bool, **where: Any) -> int:
+@STORE
+def history(**where: Any) -> Answered:
     """Every charge."""
     from privcalc.budget.page import history_text
 
     lines = _opened(**where).history()
-    return answer({"history": lines}, history_text(lines), as_json=as_json)
+    return Answered({"history": lines}, history_text(lines))
 
 
 @budget.command
-@_store
+@STORE
 @click.argument("run", type=Source(Path), required=False)
 @click.option("--noise-multiplier", type=float, help="Instead of RUN: Gaussian steps, noise deviation / clip norm.")
-@STEPS[0]
-@STEPS[1]
+@STEPS
 @sampler_options
 @click.option("--label", help="What it is.")
 @TEAM
-@JSON
 def reserve(
     batches: Batches,
     run: Path | None,
@@ -182,27 +180,26 @@ def reserve(
     steps: int | None,
     epochs: float | None,
     label: str | None,
-    as_json: bool,
     **where: Any,
-) -> int:
+) -> Answered:
     """Charge for what runs without a ledger, before it runs.
 
     RUN is described in JSON, as certify takes it; or say --noise-multiplier, --steps and how batches are drawn.
     """
     found = _opened(**where)
-    if (run is None) == (noise_multiplier is None):
-        raise pc.PrivcalcError("RUN: give it or --noise-multiplier, one of both")
-    if run is not None:
+    if run is not None and noise_multiplier is None:
         terms = described(read_json(run))
         found.check(terms)
         charged = terms.bound
+    elif run is None and noise_multiplier is not None:
+        charged = batches.step(noise_multiplier) * batches.steps(steps, epochs)
     else:
-        charged = batches.step(noise_multiplier or 0.0) * batches.steps(steps, epochs)
+        raise pc.PrivcalcError("RUN: give it or --noise-multiplier, one of both")
     try:
         name = found.reserve(charged, label=label)
     except pc.BudgetExceeded as error:
         raise pc.BudgetExceeded(f"{error}{_enough(found, batches, charged, noise_multiplier)}") from None
-    return answer({"reservation": name}, f"charged: {charged}\nreservation {name}", as_json=as_json)
+    return Answered({"reservation": name}, f"charged: {charged}\nreservation {name}\n{_charged(found)}")
 
 
 def _enough(found: pc.Budget, batches: Batches, run: pc.Run, noise: float | None) -> str:
@@ -219,69 +216,59 @@ def _enough(found: pc.Budget, batches: Batches, run: pc.Run, noise: float | None
 
 
 @budget.command
-@_store
+@STORE
 @click.option("--team", required=True, help="The team.")
 @click.option("--percent", type=float, required=True, help="Of the cap; in place of what the team had.")
-@JSON
-def share(team: str, percent: float, as_json: bool, **where: Any) -> int:
+def share(team: str, percent: float, **where: Any) -> Answered:
     """Set aside a share of the cap for a team; what teams do not have is for who names none."""
     found = _opened(**where)
     found.set_share(team, float(Fraction(repr(percent)) / 100))
-    lines = [f"{name}: {100 * part:.4g} %" for name, part in found.shares.items()]
-    rest = 100 * (1 - sum(found.shares.values()))
-    return answer({"shares": found.shares}, "\n".join((*lines, f"who names no team: {rest:.4g} %")), as_json=as_json)
+    shares = found.shares
+    told = {**shares, "who names no team": 1 - sum(shares.values())}
+    return Answered({"shares": shares}, "\n".join(f"{name}: {100 * part:.4g} %" for name, part in told.items()))
 
 
 @budget.command
-@_store
+@STORE
 @click.option("--to", "title", required=True, help="What it goes by from now on; the first name stays valid.")
-@JSON
-def rename(title: str, as_json: bool, **where: Any) -> int:
+def rename(title: str, **where: Any) -> Answered:
     """Give a data set another name to go by."""
     found = _opened(**where)
     found.rename(title)
-    return answer({"title": title}, f"{found.rules.dataset} goes by {title}", as_json=as_json)
+    return Answered({"title": title}, f"{found.rules.dataset} goes by {title}")
 
 
 @budget.command
-@_store
+@STORE
 @click.option("--reason", required=True, help="Why; a line of the history.")
-@JSON
-def close(reason: str, as_json: bool, **where: Any) -> int:
+def close(reason: str, **where: Any) -> Answered:
     """Charge nothing more, ever. Nothing is deleted: the history stays."""
     found = _opened(**where)
     found.retire(reason)
-    return answer({"closed": found.retired}, f"closed: {found.retired}", as_json=as_json)
+    return Answered({"closed": found.retired}, f"closed: {found.retired}")
 
 
 @budget.command
-@_store
+@STORE
 @click.argument("ledgers", nargs=-1, required=True)
-@JSON
-def settle(ledgers: tuple[str, ...], as_json: bool, **where: Any) -> int:
+def settle(ledgers: tuple[str, ...], **where: Any) -> Answered:
     """Return what closed ledgers did not use, where that was not done when they closed."""
     found = _opened(**where)
     for ledger in ledgers:
         found.settle(ledger)
-    share = 100 * found.share
-    return answer(
-        {"share": found.share}, f"{len(ledgers)} settled; {share:.4g} % of the cap is charged", as_json=as_json
-    )
+    return Answered({"share": found.share}, f"{len(ledgers)} settled; {_charged(found)}")
 
 
 @budget.command
-@_store
+@STORE
 @click.option("--reason", required=True, help="Who restored what and why; a line of the history.")
 @click.option(
     "--ledger", "ledgers", multiple=True, metavar="LEDGER", help="A ledger that the store forgot; may be given again."
 )
-@JSON
-def readmit(reason: str, ledgers: tuple[str, ...], as_json: bool, **where: Any) -> int:
+def readmit(url: str, dataset: str | None, witness: str | None, reason: str, ledgers: tuple[str, ...]) -> Answered:
     """Use a store again that was restored from a backup: charge the ledgers that it forgot, and say why."""
     from privcalc.budget import readmit as again
 
-    if where["dataset"] is None:
-        raise pc.PrivcalcError("--dataset: must be given: the name of the data set")
-    found = again(reason=reason, ledgers=ledgers, **where)
-    said = f"readmitted; {100 * found.share:.4g} % of the cap is charged; charge by hand what else was forgotten"
-    return answer({"share": found.share, "readmitted": found.readmitted}, said, as_json=as_json)
+    found = again(url, dataset=_meant(url, dataset), witness=witness, reason=reason, ledgers=ledgers)
+    said = f"readmitted; {_charged(found)}; charge by hand what else was forgotten"
+    return Answered({"share": found.share, "readmitted": found.readmitted}, said)

@@ -14,12 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privcalc import bulk, parts
-from privcalc.cli.options import JSON, OPTIONS, RELATION, Command, Source, engine_of, engine_options, progress
+from privcalc.cli.options import OPTIONS, RELATION, Answered, Command, Source, engine_options, progress
 from privcalc.errors import PrivcalcError
 from privcalc.files import regular, whole
 from privcalc.numerics.floats import Floats
 from privcalc.relation import Relation
-from privcalc.terminal import INPUT, answer, fail
+from privcalc.terminal import INPUT
 
 NEW = ("epsilon_lower", "epsilon_upper", "relation", "error")
 UNLIKE = ("batch_size", "dataset_size")
@@ -35,10 +35,7 @@ Write = Callable[[IO[bytes], dict[str, Any]], None]
 @click.option("--out", type=Path, required=True, metavar="FILE", help="Where the table goes, of the same kind.")
 @engine_options(f"{bulk.PART} answers at a time (default: local for up to as many, else processes)")
 @RELATION
-@JSON
-def bulk_(
-    table: Path, out: Path, engine: str | None, workers: int | None, scheduler: str | None, relation: str, as_json: bool
-) -> int:
+def bulk_(table: Path, out: Path, engine: parts.Engine | None, relation: str) -> Answered:
     """ε of every line of a table (.csv, .csv with tabs as .tsv, .parquet).
 
     Its columns are noise_multiplier, sample_rate, steps, delta, and any others. The table is written with four more:
@@ -49,16 +46,9 @@ def bulk_(
     read = {".csv": _text, ".tsv": _text, ".parquet": _parquet}.get(table.suffix)
     if read is None:
         raise PrivcalcError(f"table = {str(table)!r}: must be a table (.csv, .tsv, .parquet)")
-    numbers, places, words, write = read(regular(table, name="table"))
-    among, kept = Relation(relation), Path(f"{out}.parts")
-    noise, rate, steps, delta = numbers
-    found = bulk.epsilons(
-        *(noise, rate, steps, delta),
-        relation=among,
-        engine=engine_of(engine, workers, scheduler),
-        folder=kept,
-        progress=progress("bulk"),
-    )
+    (noise, rate, steps, delta), places, words, write = read(regular(table, name="table"))
+    more: dict[str, Any] = {"engine": engine, "folder": (kept := Path(f"{out}.parts")), "progress": progress("bulk")}
+    found = bulk.epsilons(noise, rate, steps, delta, relation=Relation(relation), **more)
     lines = [own or text.partition(": ")[2] for own, text in zip(words, found["error"].tolist(), strict=True)]
     lines = [text and f"line {number}: {text}" for number, text in zip(places, lines, strict=True)]
     upper = np.where([bool(text) for text in lines], np.inf, found["upper"])
@@ -68,8 +58,8 @@ def bulk_(
     bulk.remove(kept)
     bad = [text for text in lines if text]
     told = {"rows": len(lines), "answered": len(lines) - len(bad), "relation": relation, "out": str(out)}
-    answer(told, f"{told['answered']} of {len(lines)} lines answered: {out}", as_json=as_json)
-    return fail("privcalc bulk", f"{len(bad)} lines without an answer; {bad[0]}", status=INPUT) if bad else 0
+    text = f"{told['answered']} of {len(lines)} lines answered: {out}"
+    return Answered(told, text, *((INPUT, f"{len(bad)} lines without an answer; {bad[0]}") if bad else ()))
 
 
 def _checked(names: list[str]) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import getpass
 import os
 import sys
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 from types import ModuleType
+from typing import Any
 
 import click
 
@@ -18,17 +18,26 @@ from privcalc.certificate.registry import record
 from privcalc.certificate.revoked import LIST, add, beside, named_by, told
 from privcalc.certificate.schema import UNDECIDED, VERIFIED, changed
 from privcalc.certificate.text import show as shown
-from privcalc.cli.options import DELTA, JSON, SOURCE, Command
+from privcalc.cli.options import DELTA, SOURCE, Answered, Command
 from privcalc.files import LEDGER, read_whole, regular, write_whole
 from privcalc.kernel import composed, said, theorem
 from privcalc.kernel import read as entries
 from privcalc.ledger.digests import secret
 from privcalc.proof import finite_claims
-from privcalc.serial import indented
-from privcalc.terminal import UNCONFIRMED, WRONG, answer, fail, verdict
+from privcalc.serial import Json, indented
+from privcalc.terminal import UNCONFIRMED, WRONG
 
 REVOCATIONS = click.option(
     "--revocations", metavar="LIST", help=f"List of revoked certificates (default {LIST} beside CERT, if it is there)."
+)
+PASSPHRASE = click.option(
+    "--passphrase-file", metavar="FILE", help="The passphrase of the private key is the first line of FILE."
+)
+PRIVATE = click.option(
+    *("--key", "private"),
+    required=True,
+    metavar="PRIVATE",
+    help="The private key; an encrypted one asks for its passphrase.",
 )
 MASSES = 512
 """Of the curves of a theorem: Coq composes so many in half a minute, to about two hundredths of ε."""
@@ -46,9 +55,8 @@ def seals() -> ModuleType:
 @click.command(cls=Command)
 @click.argument("file")
 @click.option("--encrypt", is_flag=True, help="With a passphrase, which is asked for.")
-@click.option("--passphrase-file", metavar="FILE", help="Encrypt with the first line of a file.")
-@JSON
-def key(file: str, encrypt: bool, passphrase_file: str | None, as_json: bool) -> int:
+@PASSPHRASE
+def key(file: str, encrypt: bool, passphrase_file: str | None) -> Answered:
     """Make a pair of Ed25519 keys: FILE, which only you may read, and FILE.pub, which verifies."""
     passphrase = _passphrase(passphrase_file)
     if passphrase is None and encrypt:
@@ -58,44 +66,34 @@ def key(file: str, encrypt: bool, passphrase_file: str | None, as_json: bool) ->
     public = seals().generate(file, passphrase=passphrase)
     print_of = seals().fingerprint(seals().public_key(public))
     found = {"private": file, "public": str(public), "fingerprint": print_of}
-    return answer(found, f"{file}: private, yours alone\n{public}: public, {print_of}", as_json=as_json)
+    return Answered(found, f"{file}: private, yours alone\n{public}: public, {print_of}")
 
 
 @click.command(cls=Command)
 @click.argument("file")
-@click.option(
-    "--key",
-    "private",
-    required=True,
-    metavar="PRIVATE",
-    help="The private key; an encrypted one asks for its passphrase.",
-)
-@click.option("--passphrase-file", metavar="FILE", help="Read the passphrase from the first line of a file.")
+@PRIVATE
+@PASSPHRASE
 @click.option("--out", metavar="SIG", help="Where the signature goes (default FILE.sig).")
-@JSON
-def sign(file: str, private: str, passphrase_file: str | None, out: str | None, as_json: bool) -> int:
+def sign(file: str, private: str, passphrase_file: str | None, out: str | None) -> Answered:
     """Sign a certificate or a ledger; the signature goes to a file beside it."""
     signature = seals().sign(file, private, passphrase=_opens(private, passphrase_file))
-    target = out or f"{file}.sig"
-    signature.save(target)
-    return answer(dict(signature.document), f"{target}: the signature of {signature.document['key']}", as_json=as_json)
+    signature.save(out or f"{file}.sig")
+    return Answered(dict(signature.document), f"{out or f'{file}.sig'}: the signature of {signature.document['key']}")
 
 
 @click.command(cls=Command)
 @click.argument("certificate", metavar="CERT")
-@click.option("--key", "private", required=True, metavar="PRIVATE", help="The private key that signs the statement.")
+@PRIVATE
 @click.option("--reason", required=True, help="Why it no longer holds.")
-@click.option("--passphrase-file", metavar="FILE", help="Read the passphrase from the first line of a file.")
+@PASSPHRASE
 @REVOCATIONS
-@JSON
 def revoke(
-    certificate: str, private: str, reason: str, passphrase_file: str | None, revocations: str | None, as_json: bool
-) -> int:
+    certificate: str, private: str, reason: str, passphrase_file: str | None, revocations: str | None
+) -> Answered:
     """Revoke a certificate: a signed statement goes to the list beside it, which verify and show read."""
     passphrase = _opens(private, passphrase_file)
     statement = seals().revoke(certificate, private, reason=reason, passphrase=passphrase).document
-    path = add(certificate, statement, revocations)
-    return answer(dict(statement), f"{path}: revokes {told(statement)}", as_json=as_json)
+    return Answered(dict(statement), f"{add(certificate, statement, revocations)}: revokes {told(statement)}")
 
 
 def _opens(private: str, passphrase_file: str | None) -> str | None:
@@ -104,15 +102,6 @@ def _opens(private: str, passphrase_file: str | None) -> str | None:
     if passphrase is None and b"BEGIN ENCRYPTED" in read_whole(private, name="--key"):
         return _asked(f"passphrase of {private}: ")
     return passphrase
-
-
-def signed(path: str, public: str, signature: str | None, *, as_json: bool) -> int:
-    """Check the signature of a ledger; returns the exit status."""
-    try:
-        confirmed = seals().check(path, signature or f"{path}.sig", public)
-    except pc.Contradiction as error:
-        return verdict(WRONG, str(error), as_json=as_json)
-    return verdict(0, confirmed, as_json=as_json)
 
 
 def is_ledger(path: str) -> bool:
@@ -124,9 +113,8 @@ def is_ledger(path: str) -> bool:
 def _passphrase(path: str | None) -> str | None:
     if path is None:
         return None
-    return (
-        read_whole(Path(path), name="--passphrase-file", limit=1 << 12).decode().partition("\n")[0].removesuffix("\r")
-    )
+    text = read_whole(path, name="--passphrase-file", limit=1 << 12).decode()
+    return text.partition("\n")[0].removesuffix("\r")
 
 
 def _asked(prompt: str) -> str:
@@ -145,8 +133,7 @@ def _asked(prompt: str) -> str:
 @DELTA
 @click.option("--out", metavar="CERT", help="File to write the certificate to.")
 @click.option("--coq", metavar="OUT", help="Also write a theorem about this run, which coqc checks in a minute.")
-@JSON
-def certify(source: tuple[str, ...], delta: float, out: str | None, coq: str | None, as_json: bool) -> int:
+def certify(source: tuple[str, ...], delta: float, out: str | None, coq: str | None) -> Answered:
     """Make a certificate of a ledger, of a run described in JSON, or of several certificates, which it composes."""
     _another("--out", out, source, "the certificate")
     _another("--coq", coq, [*source, *filter(None, [out])], "the theorem")
@@ -159,9 +146,13 @@ def certify(source: tuple[str, ...], delta: float, out: str | None, coq: str | N
     )
     if coq is not None:
         write_whole(coq, _theorem(certificate))
-    if out is not None:
-        certificate.save(out)
-    return answer(dict(certificate.document), str(certificate), as_json=as_json)
+    if out is None:
+        return Answered(dict(certificate.document), str(certificate))
+    certificate.save(out)
+    first = str(certificate).partition("\n\n1. ")[0]
+    return Answered(
+        dict(certificate.document), f"{first}\n\nwritten: {out}; privcalc show {out} prints all that it says"
+    )
 
 
 @click.command(cls=Command)
@@ -182,19 +173,9 @@ def certify(source: tuple[str, ...], delta: float, out: str | None, coq: str | N
 )
 @click.option("--signature", metavar="SIG", help="With --key: its signature (default CERT.sig).")
 @REVOCATIONS
-@JSON
 def verify(
-    certificate: str,
-    ledgers: tuple[str, ...],
-    seconds: float | None,
-    rigorous: bool,
-    out: str | None,
-    kernel: bool,
-    public: str | None,
-    signature: str | None,
-    revocations: str | None,
-    as_json: bool,
-) -> int:
+    certificate: str, ledgers: tuple[str, ...], public: str | None, signature: str | None, **asked: Any
+) -> Answered:
     """Check a certificate again, with the ledger it was made from; of a composition with those of all its parts.
 
     The first word is VERIFIED, WRONG (exit status 1) or UNDECIDED (3: not everything could be proved within the
@@ -202,48 +183,79 @@ def verify(
     """
     if signature is not None and public is None:
         raise pc.PrivcalcError("--signature: needs --key, the public key that you trust")
-    if public is not None and is_ledger(certificate):
-        if ledgers or rigorous or out is not None:
-            raise pc.PrivcalcError(
-                f"CERT = {certificate!r}: is a ledger, of which --key checks the signature, and nothing else"
-            )
-        return signed(certificate, public, signature, as_json=as_json)
-    read = pc.Certificate.load(certificate)
+    alone = public is not None and is_ledger(certificate)
+    if alone and (ledgers or asked["rigorous"] or asked["out"] is not None):
+        raise pc.PrivcalcError(
+            f"CERT = {certificate!r}: is a ledger, of which --key checks the signature, and nothing else"
+        )
+    read = None if alone else pc.Certificate.load(certificate)
     for ledger in ledgers:  # that one cannot be read is bad input, what it says may be a contradiction
         regular(ledger, name="ledger")
-    others = []
-    for statement in named_by(read.document, beside(certificate, revocations)):
+    statements = [] if read is None else named_by(read.document, beside(certificate, asked.pop("revocations")))
+    try:
+        others = list(_others(statements, public))
+        by = () if public is None else seals().check(read or certificate, signature or f"{certificate}.sig", public)
+        return verdict(0, by) if read is None else _verified(read, ledgers, by, others, **asked)
+    except pc.Contradiction as error:
+        return verdict(WRONG, str(error))
+    except pc.NotConfirmed as error:
+        return verdict(UNCONFIRMED, f"not confirmed: {error}")
+
+
+def _others(statements: list[Json], public: str | None) -> Iterator[str]:
+    """Those who say that it is revoked, by other keys than the one that is trusted.
+
+    Raises:
+        Contradiction: if it is revoked.
+    """
+    for statement in statements:
         try:
             trusted = None if public is None else seals().revokes(statement, public)
         except pc.Contradiction as error:
-            return verdict(WRONG, f"REVOKED, by a statement of which this is wrong: {error}", as_json=as_json)
-        if trusted is False:
-            others.append(f"another key than the one given says that it is revoked: {told(statement)}")
-            continue
-        unchecked = "" if trusted else " (--key would check who signed that)"
-        return verdict(WRONG, f"REVOKED: {told(statement)}{unchecked}", as_json=as_json)
+            raise pc.Contradiction(f"REVOKED, by a statement of which this is wrong: {error}") from error
+        if trusted is not False:
+            unchecked = "" if trusted else " (--key would check who signed that)"
+            raise pc.Contradiction(f"REVOKED: {told(statement)}{unchecked}")
+        yield f"another key than the one given says that it is revoked: {told(statement)}"
+
+
+def _verified(
+    read: pc.Certificate,
+    ledgers: tuple[str, ...],
+    by: Sequence[str],
+    others: Sequence[str],
+    seconds: float | None,
+    rigorous: bool,
+    out: str | None,
+    kernel: bool,
+) -> Answered:
+    """What was confirmed, line by line."""
     most = seconds if seconds is not None else 600.0 if rigorous else SECONDS
-    try:
-        by = () if public is None else seals().check(read, signature or f"{certificate}.sig", public)
-        first, *lines = read.verify(*ledgers, seconds=most, rigorous=rigorous)
-        confirmed = (first, *by, *lines, *others)
-    except pc.Contradiction as error:
-        return verdict(WRONG, str(error), as_json=as_json)
-    except pc.NotConfirmed as error:
-        return verdict(UNCONFIRMED, f"not confirmed: {error}", as_json=as_json)
-    confirmed = (*confirmed, *filter(None, (secret(ledger) for ledger in ledgers if is_ledger(ledger))))
+    first, *lines = read.verify(*ledgers, seconds=most, rigorous=rigorous)
+    lines = [first, *by, *lines, *others, *filter(None, (secret(ledger) for ledger in ledgers if is_ledger(ledger)))]
     if kernel:
-        confirmed = (*confirmed, said(read.document))
+        lines.append(said(read.document))
     if rigorous and out is not None:
         read.proved(finite_claims(read.document)).save(out)
     word, status = (UNDECIDED, UNCONFIRMED) if first.startswith(UNDECIDED) else (VERIFIED, 0)
     if ledgers:
-        last = f"{word}, with what it was made from"
+        last = ", with what it was made from"
     elif read.document["ledgers"]:
-        last = f"{word}, but no ledger was given: only the arithmetic was checked"
+        last = ", but no ledger was given: only the arithmetic was checked"
     else:
-        last = f"{word}; without a ledger only the arithmetic can be checked"
-    return verdict(status, (*confirmed, last), as_json=as_json)
+        last = "; without a ledger only the arithmetic can be checked"
+    return verdict(status, [*lines, f"{word}{last}"])
+
+
+def verdict(status: int, found: str | Sequence[str]) -> Answered:
+    """What a check came to, one of three words first: why it failed, or what was confirmed, line by line."""
+    word = {0: VERIFIED, WRONG: "WRONG", UNCONFIRMED: UNDECIDED}[status]
+    known = {"verdict": word, "verified": {0: True, WRONG: False}.get(status)}
+    if isinstance(found, str):
+        reason = " ".join(found.splitlines())
+        return Answered({**known, "reason": reason}, f"{word}: {reason}", status)
+    first = found[0] if found[0].startswith(word) else f"{word}: {found[0]}"
+    return Answered({**known, "confirmed": list(found)}, "\n".join((first, *found[1:])), status)
 
 
 @click.command(cls=Command)
@@ -262,39 +274,30 @@ def verify(
     "what is not stated is yours to fill in.",
 )
 @REVOCATIONS
-@JSON
 def show(
-    certificate: str, html: str | None, as_report: bool, registry: str | None, revocations: str | None, as_json: bool
-) -> int:
+    certificate: str, html: str | None, as_report: bool, registry: str | None, revocations: str | None
+) -> Answered:
     """Print a certificate; nothing is checked but its hash: exit status 1 if that does not fit, or it is revoked."""
-    for option, out, made in (("--html", html, "the page"), ("--registry", registry, "the record")):
-        _another(option, out, [certificate], made)
+    _another("--html", html, [certificate], "the page")
+    _another("--registry", registry, [certificate], "the record")
     if is_ledger(certificate):
         found = secret(certificate) or f"CERT = {certificate!r}: is a ledger"
         raise pc.PrivcalcError(f"{found}; privcalc certify makes a certificate of it")
     read = pc.Certificate.load(certificate)
-    revoked = list(map(told, named_by(read.document, beside(certificate, revocations))))
-    text = shown(read.document, revoked=revoked)
-    if changed(read.document):  # shown for what it is, and made into nothing that could pass for it
-        answer(dict(read.document), text, as_json=as_json)
-        return fail("privcalc show", "the certificate was changed after it was made", status=WRONG)
-    if html is not None:
-        write_whole(html, sheet(read.document, revoked=revoked) if as_report else page(read, revoked=revoked))
-    if revoked:
-        answer(dict(read.document), text, as_json=as_json)
-        return fail("privcalc show", f"the certificate is revoked: {revoked[0]}", status=WRONG)
-    if registry is not None:
-        write_whole(registry, indented(record(read.document)))
-    return answer(dict(read.document), text, as_json=as_json)
+    document, edited = dict(read.document), changed(read.document)
+    revoked = list(map(told, named_by(document, beside(certificate, revocations))))
+    wrong = "the certificate was changed after it was made" if edited else f"revoked: {revoked[0]}" if revoked else ""
+    if html is not None and not edited:  # what was changed is made into nothing that could pass for it
+        write_whole(html, sheet(document, revoked=revoked) if as_report else page(read, revoked=revoked))
+    if registry is not None and not wrong:
+        write_whole(registry, indented(record(document)))
+    return Answered(document, shown(document, revoked=revoked), WRONG if wrong else 0, wrong)
 
 
 def _another(option: str, out: str | None, sources: Sequence[str], made: str) -> None:
     """Refuse to write in the place of what is read."""
-    if (
-        out is not None
-        and os.path.exists(out)
-        and any(os.path.exists(path) and os.path.samefile(out, path) for path in sources)
-    ):
+    there = [] if out is None or not os.path.exists(out) else filter(os.path.exists, sources)
+    if any(os.path.samefile(str(out), path) for path in there):
         raise pc.PrivcalcError(f"{option} = {out!r}: is what {made} is to be made of; name another file")
 
 

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
 from typing import Any
 
 import click
 
 from privcalc.claims import Claim, check
 from privcalc.claims.schema import OPEN, PARAMETERS, samplers, template
-from privcalc.cli.options import JSON, SOURCE, Group
+from privcalc.cli.options import SOURCE, Answered, Group, option_of, together
 from privcalc.errors import PrivcalcError
 from privcalc.files import write_whole
-from privcalc.terminal import UNCONFIRMED, WRONG, answer
+from privcalc.terminal import UNCONFIRMED, WRONG
 
 
 @click.group(cls=Group)
@@ -22,20 +21,28 @@ def claim() -> None:
     """Privacy claims that somebody published."""
 
 
-def _parameters(function: Callable[..., int]) -> Callable[..., int]:
-    """An option for each parameter of a claim."""
-    for name, field in reversed(PARAMETERS.items()):
-        among = list(samplers()) if name == "sampler" else list(field.among or ())
-        kind: Any = click.Choice(among) if among else float if float in field.kind else field.kind[0]
-        function = click.option(f"--{name.replace('_', '-')}", type=kind, help=f"{field.says}.")(function)
-    return function
+def _among(name: str) -> list[str]:
+    """The values that a parameter may have, where they are names."""
+    return list(samplers()) if name == "sampler" else list(map(str, PARAMETERS[name].among or ()))
+
+
+PARAMETER_OPTIONS = together(
+    *(
+        click.option(
+            option_of(name),
+            type=click.Choice(_among(name)) if _among(name) else float if float in field.kind else field.kind[0],
+            help=f"{field.says[0].upper()}{field.says[1:]}.",
+        )
+        for name, field in PARAMETERS.items()
+    )
+)
+"""An option for each parameter of a claim."""
 
 
 @claim.command("check")
 @click.argument("file", type=SOURCE, required=False)
-@_parameters
-@JSON
-def check_(file: str | None, as_json: bool, **stated: Any) -> int:
+@PARAMETER_OPTIONS
+def check_(file: str | None, **stated: Any) -> Answered:
     """Recompute a published ε under everything that its stated parameters may mean.
 
     FILE is the claim, in TOML or JSON (docs/guides/claims.md), as claim new writes one; for a quick answer without
@@ -46,16 +53,14 @@ def check_(file: str | None, as_json: bool, **stated: Any) -> int:
     if (file is None) == (not given):
         raise PrivcalcError("FILE: give the claim, or its numbers, such as --epsilon 8 --delta 1e-5: one of both")
     verdict = check(Claim.said(**given) if file is None else Claim.load(file))
-    answer(verdict.json, str(verdict), as_json=as_json)
-    return {True: 0, False: WRONG, None: UNCONFIRMED}[verdict.holds]
+    return Answered(verdict.json, str(verdict), {True: 0, False: WRONG, None: UNCONFIRMED}[verdict.holds])
 
 
 @claim.command
 @click.argument("file", metavar="FILE.toml")
 @click.option("--name", help="What is claimed to be private, in words.")
-@_parameters
-@JSON
-def new(file: str, name: str | None, as_json: bool, **stated: Any) -> int:
+@PARAMETER_OPTIONS
+def new(file: str, name: str | None, **stated: Any) -> Answered:
     """Write a claim to fill in, with all fields and what they say.
 
     At a terminal, without options, each is asked for.
@@ -67,7 +72,7 @@ def new(file: str, name: str | None, as_json: bool, **stated: Any) -> int:
         name, given = _asked()
     write_whole(file, template(name or "a claim to fill in", given))
     told = f"{file}: fill in what the sources say, then: privcalc claim check {file}"
-    return answer({"file": file}, told, as_json=as_json)
+    return Answered({"file": file}, told)
 
 
 def _asked() -> tuple[str, dict[str, tuple[Any, str, str]]]:
@@ -75,8 +80,7 @@ def _asked() -> tuple[str, dict[str, tuple[Any, str, str]]]:
     name, address = click.prompt("what is claimed to be private"), "https://"
     given = {}
     for key, field in PARAMETERS.items():
-        among = list(samplers()) if key == "sampler" else list(field.among or ())
-        kind: Any = click.Choice([*among, OPEN]) if among else None
+        kind: Any = click.Choice([*_among(key), OPEN]) if _among(key) else None
         value = click.prompt(f"{key}, {field.says}", default=OPEN, type=kind)
         if value != OPEN:
             quote = click.prompt("  the words that say so")

@@ -1,20 +1,23 @@
-"""Commands of click as ours are: options, samplers, errors in one line, help in the letters that a terminal has."""
+"""Commands of click as ours are: options, samplers, answers, errors in one line, help in a terminal's letters."""
 
 from __future__ import annotations
 
 import functools
+import json
+import math
+import re
 import shutil
 import sys
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import click
 
 import privcalc as pc
-from privcalc import errors
+from privcalc import errors, keywords
 from privcalc.calibration import dpsgd
 from privcalc.errors import PrivcalcError
 from privcalc.mechanisms.sampler import REQUIRED, Batched, batched
@@ -29,16 +32,51 @@ NAMES = {"rate": "sample_rate", "count": "steps"}
 """Arguments of the library for which a command may have an option of another name."""
 
 
+class Answered(NamedTuple):
+    """What a command found.
+
+    Attributes:
+        found: what ``--json`` prints.
+        text: what is printed else.
+        status: the exit status: 0; 1 for a wrong claim, 2 for bad input, 3 for a check that came to no end.
+        error: what standard error is told beside.
+    """
+
+    found: object
+    text: str
+    status: int = 0
+    error: str = ""
+
+
 class Command(click.Command):
-    """A command with an exit status: 0; 1 for a wrong claim, 2 for bad input, 3 for a check that came to no end."""
+    """A command whose function returns what it found; it is printed here, in words or as one JSON object."""
+
+    def __init__(self, *given: Any, **more: Any) -> None:
+        super().__init__(*given, **more)
+        self.params.append(click.Option(["--json", "as_json"], is_flag=True, help="Print one JSON object."))
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the options; one that is unknown may be ours by another name."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            ours = keywords.meant(
+                error.option_name.strip("-").replace("-", "_"), [str(one.name) for one in self.params]
+            )
+            if ours is None:
+                raise
+            told = f"No such option {error.option_name!r}. Did you mean {option_of(ours)!r}?"
+            raise click.NoSuchOption(error.option_name, told, ctx=ctx) from None
 
     def invoke(self, ctx: click.Context) -> int:
         """Run it; an error ends with one line, in which an argument has the name of the option that gave it."""
+        as_json = ctx.params.pop("as_json")
         try:
-            status: int = super().invoke(ctx)
+            answer: Answered = super().invoke(ctx)
         except (PrivcalcError, OSError) as error:
             return fail(ctx.command_path, _told(ctx.params, str(error)).replace(ctx.meta.get(READ, "\0"), "-"))
-        return status
+        print(json.dumps(answer.found, allow_nan=False) if as_json else answer.text)
+        return fail(ctx.command_path, answer.error, status=answer.status) if answer.error else answer.status
 
     def get_help(self, ctx: click.Context) -> str:
         """Its help, in letters that standard output has."""
@@ -67,21 +105,28 @@ class Sorting(Group):
 
 
 def _told(given: dict[str, Any], message: str) -> str:
-    """The message; the argument that it begins with is named as the option that gave it.
+    """The message; the arguments that it begins with are named as the options that gave them.
 
     A number that a file has is not the option's, whatever its name: the values must be the same.
     """
-    name, _, rest = message.partition(" = ")
-    option = name if name in given else NAMES.get(name, "")
-    value = given.get(option)
-    for one in value if isinstance(value, list) else [value]:
-        if isinstance(one, (int, float)) and rest.startswith(f"{one!r}:"):
-            return f"--{option.replace('_', '-')} = {rest}"
-    return message
+
+    def named(found: re.Match[str]) -> str:
+        option = found[1] if found[1] in given else NAMES.get(found[1], "")
+        values = value if isinstance(value := given.get(option), list) else [value]
+        ours = found[2] in [repr(one) for one in values if one is None or isinstance(one, (int, float))]
+        return f"{option_of(option)} = {found[2]}" if option and ours else found[0]
+
+    head, colon, rest = message.partition(":")
+    return re.sub(r"(\w+) = ([^,]+)", named, head) + colon + rest
 
 
 READ = "privcalc.read"
 """Where the context says to which file standard input was copied."""
+
+
+def together(*options: Callable[[Any], Any]) -> Callable[[Decorated], Decorated]:
+    """One decorator of several, in their order."""
+    return lambda function: functools.reduce(lambda made, option: option(made), reversed(options), function)
 
 
 class Source(click.Path):
@@ -124,13 +169,6 @@ class Numbers(click.ParamType[list[float]]):
 
 
 NOISE = click.option("--noise-multiplier", type=float, required=True, help="Noise standard deviation / clip norm.")
-RATE = click.option(
-    "--sample-rate",
-    type=float,
-    default=1.0,
-    show_default=True,
-    help="Probability with which each record takes part in a step, independently.",
-)
 EPSILON = click.option("--epsilon", type=float, required=True, help="ε, for instance 3.")
 DELTA = click.option("--delta", type=float, required=True, help="δ, for instance 1e-5.")
 RELATION = click.option(
@@ -140,43 +178,36 @@ RELATION = click.option(
     show_default=True,
     help="Neighbouring relation.",
 )
-STEPS = (
+STEPS = together(
     click.option("--steps", type=int, help="Number of steps; it, or epochs, must be given where batches are drawn."),
     click.option("--epochs", type=float, help="Instead: passes over the data, rounded up to whole steps."),
 )
-JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 
 
 def engine_options(parts: str) -> Callable[[Decorated], Decorated]:
-    """Options for where a command's parts are computed: ``engine``, ``workers``, ``scheduler``; :func:`engine_of`.
+    """Options for where a command's parts are computed; its function takes them as one argument, ``engine``.
 
     Args:
         parts: what is computed part by part, for the help.
     """
 
-    def decorate(function: Decorated) -> Decorated:
-        for option in (
-            click.option(
-                "--scheduler", metavar="ADDRESS", help="Of a dask cluster, such as tcp://host:8786, which has workers."
-            ),
-            click.option(
-                "--workers", type=int, help="Processes of the engines processes and dask (default: one per core)."
-            ),
-            click.option(
-                "--engine", type=click.Choice(ENGINES), help=f"Computes {parts}; what was done is not done again."
-            ),
-        ):
-            function = option(function)
-        return function
+    def chosen(function: Callable[..., Answered]) -> Callable[..., Answered]:
+        @functools.wraps(function)
+        def asked(*, engine: str | None, workers: int | None, scheduler: str | None, **options: Any) -> Answered:
+            kind, given = engine or ("dask" if scheduler else "processes"), (engine, workers, scheduler)
+            return function(engine=None if given == (None,) * 3 else Engine(kind, workers, scheduler), **options)
 
-    return decorate
+        return asked
 
-
-def engine_of(engine: str | None, workers: int | None, scheduler: str | None) -> Engine | None:
-    """The engine that was asked for, if one was."""
-    if engine is None and workers is None and scheduler is None:
-        return None
-    return Engine("dask" if engine is None and scheduler else engine or "processes", workers, scheduler)
+    kinds, dask = click.Choice(ENGINES), "Of a dask cluster, such as tcp://host:8786, which has workers."
+    return together(
+        click.option("--engine", type=kinds, help=f"Computes {parts}; what was done is not done again."),
+        click.option(
+            "--workers", type=int, help="Processes of the engines processes and dask (default: one per core)."
+        ),
+        click.option("--scheduler", metavar="ADDRESS", help=dask),
+        chosen,
+    )
 
 
 def progress(command: str) -> Progress | None:
@@ -246,10 +277,10 @@ class Batches:
             sized = [given.pop(name, None) for name in ("sample_rate", *INSTEAD)]
             given["sample_rate"], _ = dpsgd.schedule(sized[0], 1, sized[1], sized[2], None)
         if other := next((name for name in given if name not in {option.name for option in takes}), None):
-            raise PrivcalcError(f"{_option(other)} = {given[other]!r}: is not for --sampler {sampler}")
+            raise PrivcalcError(f"{option_of(other)} = {given[other]!r}: is not for --sampler {sampler}")
         found = {option.name: given.get(option.name, option.default) for option in takes}
         if missing := next((name for name, value in found.items() if value is REQUIRED), None):
-            raise PrivcalcError(f"{_option(missing)}: must be given with --sampler {sampler}")
+            raise PrivcalcError(f"{option_of(missing)}: must be given with --sampler {sampler}")
         return cls(sampler, found, records)
 
     @property
@@ -264,19 +295,17 @@ class Batches:
             PrivcalcError: if both or none were given.
         """
         rate = self.given.get("sample_rate", self.given.get("batch_size", 1) / (self.records or 1))
-        if (number is None) == (epochs is None):
-            if number is not None:
-                raise PrivcalcError(f"--epochs = {epochs}: give it or --steps, not both")
-            if not self.none:
-                raise PrivcalcError(
-                    "--steps: must be given where batches are drawn, or --epochs: ε of one step is too small for a run"
-                )
-            return 1
-        if number is None:
-            return dpsgd.whole_steps(epochs or 0.0, rate)
-        if not SAMPLERS[self.sampler][1].counted[0].startswith("epoch"):
+        if number is not None and epochs is not None:
+            raise PrivcalcError(f"--epochs = {epochs}: give it or --steps, not both")
+        if epochs is not None:
+            return dpsgd.whole_steps(epochs, rate)
+        if number is None and not self.none:
+            raise PrivcalcError(
+                "--steps: must be given where batches are drawn, or --epochs: ε of one step is too small for a run"
+            )
+        if number is not None and not SAMPLERS[self.sampler][1].counted[0].startswith("epoch"):
             errors.check_pass(number, rate)
-        return number
+        return 1 if number is None else number
 
     def step(self, noise: float) -> pc.Mechanism:
         """The mechanism of a step of Gaussian noise."""
@@ -296,33 +325,39 @@ class Batches:
         words = {name: "all" if value is None else value for name, value in self.given.items()}
         return SAMPLERS[self.sampler][1].words.format(**words)
 
-    def neighbours(self, relation: pc.Relation) -> str:
+    def neighbours(self, relation: Relation) -> str:
         """What neighbours differ in."""
-        two = relation is pc.REPLACE_ONE
         if SAMPLERS[self.sampler][1].unit == "person":
-            return f"{'two persons' if two else 'one person'}, each of whose contributions is at most the clip norm"
-        return (
-            "two contributions may differ by twice the clip norm"
-            if two
-            else "one contribution, of at most the clip norm"
-        )
+            who = "two persons" if relation is pc.REPLACE_ONE else "one person"
+            return f"{who}, each of whose contributions is at most the clip norm"
+        if relation is pc.REPLACE_ONE:
+            return "two contributions may differ by twice the clip norm"
+        return "one contribution, of at most the clip norm"
 
 
-def sampler_options(function: Callable[..., int]) -> Callable[..., int]:
+def sampler_options(function: Callable[..., Answered]) -> Callable[..., Answered]:
     """Give a command ``--sampler`` and what samplers ask for; its function takes them as one argument, ``batches``."""
 
     @functools.wraps(function)
-    def asked(*, sampler: str, **options: Any) -> int:
+    def asked(*, sampler: str, **options: Any) -> Answered:
         own = {name: options.pop(name) for name in OPTIONS}
         return function(batches=Batches.of(sampler, own), **options)
 
-    decorated: Callable[..., int] = asked
-    for name, (kind, text) in reversed(OPTIONS.items()):
-        decorated = click.option(_option(name), type=kind, help=f"{text[0].upper()}{text[1:]}.")(decorated)
-    kinds = click.Choice(sorted(SAMPLERS))
-    words = "How batches are drawn (docs/samplers.md)."
-    return click.option("--sampler", type=kinds, default="poisson", show_default=True, help=words)(decorated)
+    kinds, words = click.Choice(sorted(SAMPLERS)), "How batches are drawn (docs/samplers.md)."
+    return together(
+        click.option("--sampler", type=kinds, default="poisson", show_default=True, help=words),
+        *(
+            click.option(option_of(name), type=kind, help=f"{text[0].upper()}{text[1:]}.")
+            for name, (kind, text) in OPTIONS.items()
+        ),
+    )(asked)
 
 
-def _option(name: str) -> str:
+def option_of(name: str) -> str:
+    """The option of an argument: ``--sample-rate`` of ``sample_rate``."""
     return f"--{name.replace('_', '-')}"
+
+
+def finite(value: Any) -> Any:
+    """The value; of an infinite number, or NaN, None, because JSON has neither."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value

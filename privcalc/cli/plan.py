@@ -10,11 +10,10 @@ import click
 
 from privcalc import pictures
 from privcalc.calibration.plans import compare_noise, plan
-from privcalc.cli.options import DELTA, EPSILON, JSON, RELATION, Command, Numbers
+from privcalc.cli.options import DELTA, EPSILON, RELATION, Answered, Command, Numbers
 from privcalc.enclosure import Guarantee, upward
 from privcalc.errors import PrivcalcError
 from privcalc.relation import Relation
-from privcalc.terminal import answer
 
 TITLES = ("epochs", "batch", "rate", "steps", "noise multiplier", "noise/step", "noise/run", "× largest batch")
 
@@ -28,35 +27,22 @@ TITLES = ("epochs", "batch", "rate", "steps", "noise multiplier", "noise/step", 
 @RELATION
 @click.option("--correlated", is_flag=True, help="Compare independent, banded and correlated noise, for each.")
 @click.option("--picture", type=Path, metavar="FILE", help="Also draw it (needs matplotlib).")
-@JSON
-def plan_(correlated: bool, picture: Path | None, as_json: bool, **asked: Any) -> int:
+def plan_(correlated: bool, picture: Path | None, **asked: Any) -> Answered:
     """Batch sizes, epochs and noise that meet a target, and what each buys."""
     asked["relation"] = Relation(asked["relation"])
-    found, lines = (_compared if correlated else _choices)(picture, **asked)
+    found, lines = (_compared if correlated else _choices)(picture, asked)
+    goal = Guarantee(epsilon=asked["epsilon"], delta=asked["delta"], relation=asked["relation"])
     named = {name: asked[name] for name in ("records", "epsilon", "delta")}
-    return answer({**named, "relation": asked["relation"].value, "choices": found}, "\n".join(lines), as_json=as_json)
+    text = "\n".join((f"{asked['records']} records, {goal}{'' if correlated else '; Poisson batches'}", *lines))
+    return Answered({**named, "relation": asked["relation"].value, "choices": found}, text)
 
 
-def _choices(
-    picture: Path | None,
-    records: int,
-    epsilon: float,
-    delta: float,
-    epochs: list[float] | None,
-    batch_sizes: list[int] | None,
-    relation: Relation,
-) -> tuple[list[Any], list[str]]:
+def _choices(picture: Path | None, asked: dict[str, Any]) -> tuple[list[Any], list[str]]:
     """The choices with independent noise, as JSON and as lines."""
-    choices = plan(
-        records=records, epsilon=epsilon, delta=delta, epochs=epochs, batch_sizes=batch_sizes, relation=relation
-    )
+    choices = plan(**asked)
     if picture is not None:
         pictures.save(pictures.plan(choices), picture)
-    goal = Guarantee(epsilon=epsilon, delta=delta, relation=relation)
-    lines = [
-        f"{records} records, {goal}; Poisson batches",
-        _line(TITLES),
-    ]
+    lines = [_line(TITLES)]
     for one in choices:
         cells = (
             f"{one.epochs:g}",
@@ -76,10 +62,10 @@ def _choices(
 NOISES = ("epochs", "batch", "noise", "bands", "noise multiplier", "error of sums")
 
 
-def _compared(
-    picture: Path | None, epochs: list[float] | None, batch_sizes: list[int] | None, **target: Any
-) -> tuple[list[Any], list[str]]:
+def _compared(picture: Path | None, asked: dict[str, Any]) -> tuple[list[Any], list[str]]:
     """Three kinds of noise for each number of epochs and each batch, as JSON and as lines."""
+    target = {**asked}
+    epochs, batch_sizes = target.pop("epochs"), target.pop("batch_sizes")
     if epochs is None or batch_sizes is None or any(number != int(number) for number in epochs):
         raise PrivcalcError("epochs, batch_sizes: must be given with --correlated, epochs as whole numbers")
     found = [
@@ -90,22 +76,12 @@ def _compared(
     if picture is not None:
         panels = {f"{number:g} epochs, batches of {batch}": rows for number, batch, rows in found}
         pictures.save(pictures.compared(panels), picture)
-    goal = Guarantee(epsilon=target["epsilon"], delta=target["delta"], relation=target["relation"])
-    lines = [f"{target['records']} records, {goal}", _line(NOISES, NOISES)]
-    choices = []
-    for number, batch, rows in found:
-        for one in rows:
-            noise = upward(one.noise_multiplier, ".6g")
-            lines.append(
-                _line((f"{number:g}", f"{batch}", one.noise, f"{one.bands}", noise, f"{one.error:.3g}"), NOISES)
-            )
-            told = {
-                "noise": one.noise,
-                "noise_multiplier": one.noise_multiplier,
-                "bands": one.bands,
-                "error": one.error,
-            }
-            choices.append({"epochs": number, "batch_size": batch, **told})
+    lines, choices = [_line(NOISES, NOISES)], []
+    for number, batch, one in ((number, batch, one) for number, batch, rows in found for one in rows):
+        noise = upward(one.noise_multiplier, ".6g")
+        lines.append(_line((f"{number:g}", f"{batch}", one.noise, f"{one.bands}", noise, f"{one.error:.3g}"), NOISES))
+        told = {name: getattr(one, name) for name in ("noise", "noise_multiplier", "bands", "error")}
+        choices.append({"epochs": number, "batch_size": batch, **told})
     lines.append(
         "error of sums: root mean square, per coordinate, of the sums of all steps so far, over the batch; in C"
     )

@@ -64,11 +64,12 @@ class Store(Protocol):
     lock: str
     """What follows a SELECT of a row that is to be locked."""
 
-    def transaction(self, *, create: bool = False) -> contextlib.AbstractContextManager[Run]:
+    def transaction(self, *, create: bool = False, naming: bool = False) -> contextlib.AbstractContextManager[Run]:
         """Around the statements: committed at the end and durable then, or, after an error, as if none had been given.
 
         Args:
-            create: whether a file is made if it is not there, and tables may be: alone, two at once would collide.
+            create: whether a file is made if it is not there, and tables may be.
+            naming: whether a data set may get a name; of those who do this, or create, one does it at a time.
 
         Raises:
             Unreachable: if it cannot be asked; at the end: it may be committed, or not.
@@ -157,8 +158,8 @@ class Shared(Log, Generic[Said]):
         self._lock = threading.RLock()
         self._sql: Transaction
 
-    def begin(self, first: Json) -> None:
-        """Make the tables, and the first line.
+    def begin(self, first: Json, check: Callable[[Transaction], None]) -> None:
+        """Make the tables, and the first line, unless ``check`` raises.
 
         Raises:
             PrivcalcError: if there is a log already.
@@ -172,12 +173,13 @@ class Shared(Log, Generic[Said]):
                 raise PrivcalcError(
                     f"dataset = {self.dataset!r}: has a budget at {self.store.url}; there can be one only"
                 )
+            check(sql)
             sql.change("INSERT INTO privcalc_heads VALUES (?, 1, ?)", self.dataset, end.hash)
             sql.change("INSERT INTO privcalc_history VALUES (?, 1, ?)", self.dataset, lines[0])
         self._remember((1, end.hash))
 
-    def locked(self, act: Callable[[Transaction], Found]) -> Found:
-        """Do something as the only one, with the log read up to its end.
+    def locked(self, act: Callable[[Transaction], Found], *, naming: bool = False) -> Found:
+        """Do something as the only one, with the log read up to its end; ``naming``: :meth:`Store.transaction`.
 
         Everything that is done here comes to the same when it is done twice: so once more, if the connection was lost.
 
@@ -187,14 +189,14 @@ class Shared(Log, Generic[Said]):
         """
         with self._lock:
             try:
-                return self._locked(act)
+                return self._locked(act, naming)
             except Unreachable:
                 self.store.close()
-                return self._locked(act)
+                return self._locked(act, naming)
 
-    def _locked(self, act: Callable[[Transaction], Found]) -> Found:
+    def _locked(self, act: Callable[[Transaction], Found], naming: bool) -> Found:
         self._added: tuple[int, str] | None = None
-        with self.store.transaction() as run:
+        with self.store.transaction(naming=naming) as run:
             self._sql = Transaction(run)
             self._read_on()
             found = act(self._sql)
@@ -303,7 +305,7 @@ class SQLite:
         self.url = f"sqlite:///{self.path}"
 
     @contextlib.contextmanager
-    def transaction(self, *, create: bool = False) -> Iterator[Run]:
+    def transaction(self, *, create: bool = False, naming: bool = False) -> Iterator[Run]:
         """One that has the file alone (:meth:`privcalc.log.database.Store.transaction`)."""
         if self.path.exists():
             regular(self.path, name="url")

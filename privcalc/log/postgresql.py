@@ -46,13 +46,15 @@ class PostgreSQL:
         self._process = os.getpid()
 
     @contextlib.contextmanager
-    def transaction(self, *, create: bool = False) -> Iterator[Callable[[str, tuple[object, ...]], Any]]:
+    def transaction(
+        self, *, create: bool = False, naming: bool = False
+    ) -> Iterator[Callable[[str, tuple[object, ...]], Any]]:
         """One that sees what was committed before each statement (:meth:`privcalc.log.database.Store.transaction`)."""
         try:
             connection = self._connected()
             with connection.transaction():
-                if create:
-                    connection.execute("SELECT pg_advisory_xact_lock(7017271)")  # two that create at once would collide
+                if create or naming:  # two at once would collide
+                    connection.execute("SELECT pg_advisory_xact_lock(7017271)")
                 # Statements are this package's own texts, values are sent apart from them.
                 yield lambda statement, values: connection.execute(statement.replace("?", "%s"), values)
         except PrivcalcError:

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 import privcalc as pc
-from privcalc.budget.history import course
+from privcalc.budget.history import course, titles
 from privcalc.budget.page import page
 from privcalc.cli import main
+from privcalc.log.database import SQLite
 
 STEP = pc.Gaussian(noise_multiplier=10.0)
 
@@ -242,3 +243,21 @@ def test_a_backup_is_restored_with_its_witness_and_without_it_says_so(url, tmp_p
     assert "was made with one, without which an older copy of its store is not seen" in capsys.readouterr().err
     assert main(["budget", "show", url, "--witness", other]) == 0
     assert "this file cannot tell" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("how", ["rename", "create"])
+def test_of_two_who_take_a_name_at_once_one_has_it(how, url, monkeypatch):
+    """The other comes between the question whether the name is free and the line that takes it."""
+    one, other = (pc.Budget.create(url, dataset=name, cap=pc.ZCDP(1.0)) for name in ("one", "other"))
+    real, took = SQLite.transaction, []
+
+    def late(self, *, create=False, naming=False):
+        if (create if how == "create" else naming) and not took:
+            took.append(True)
+            other.rename("visits")
+        return real(self, create=create, naming=naming)
+
+    monkeypatch.setattr(SQLite, "transaction", late)
+    with pytest.raises(pc.PrivcalcError, match="'visits': is what 'other' goes by"):
+        pc.Budget.create(url, dataset="visits", cap=pc.ZCDP(1.0)) if how == "create" else one.rename("visits")
+    assert (took, titles(url)) == ([True], {"one": None, "other": "visits"})

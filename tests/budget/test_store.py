@@ -277,18 +277,19 @@ class Lossy:
 
     url, lock = "lossy", ""
 
-    def transaction(self, *, create=False):
+    def transaction(self, *, create=False, naming=False):
         import contextlib
 
         @contextlib.contextmanager
         def act():
             lost = self.losses.pop(0) if self.losses else False
             if lost and not self.after:
-                with contextlib.suppress(ZeroDivisionError), self.inner.transaction(create=create) as sql:
+                around = self.inner.transaction(create=create, naming=naming)
+                with contextlib.suppress(ZeroDivisionError), around as sql:
                     yield sql
                     raise ZeroDivisionError
             else:
-                with self.inner.transaction(create=create) as sql:
+                with self.inner.transaction(create=create, naming=naming) as sql:
                     yield sql
             if lost:
                 raise Unreachable("lost")

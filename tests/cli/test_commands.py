@@ -361,7 +361,7 @@ def test_noise_is_asked_for_as_in_python(more, other, capsys):
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        (["--batch-size", "10"], "batch_size = 10, dataset_size = None: give both or neither"),
+        (["--batch-size", "10"], "--batch-size = 10, --dataset-size = None: give both or neither"),
         (
             ["--batch-size", "10", "--dataset-size", "100", "--sample-rate", "0.1"],
             "--sample-rate = 0.1: give it or batch_size and dataset_size, not both",
@@ -398,3 +398,40 @@ def test_a_file_may_be_standard_input(files, monkeypatch, capsys):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"no JSON")))
     capsys.readouterr()
     assert "'-'" in told(capsys, "certify", "-", "--delta", "1e-5")
+
+
+@pytest.mark.parametrize(
+    ("command", "option", "ours"),
+    [
+        ("epsilon", "--sigma", "--noise-multiplier"),
+        ("epsilon", "--q", "--sample-rate"),
+        ("noise", "--target-epsilon", "--epsilon"),
+        ("noise", "--max-iter", "--steps"),
+        ("plan", "--dataset-size", "--records"),
+    ],
+)
+def test_an_option_of_another_library_is_known(command, option, ours, capsys):
+    assert (
+        told(capsys, command, option, "1") == f"privcalc {command}: No such option '{option}'. Did you mean '{ours}'?\n"
+    )
+
+
+def test_half_a_target_is_told_by_options(capsys):
+    words = "a target is --epsilon with --delta, or --advantage, or --beta with --alpha; give one"
+    for target in (
+        ["--epsilon", "3"],
+        ["--beta", "0.9"],
+        [],
+        ["--epsilon", "3", "--delta", "1e-5", "--advantage", "0.1"],
+    ):
+        assert words in told(capsys, "noise", "--steps", "10", *target)
+
+
+def test_a_certificate_that_is_written_is_not_printed_whole(files, capsys):
+    assert main(["certify", "run.json", "--delta", "1e-5", "--out", "cert.json"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("verdict            NOT CHECKED")
+    assert out.endswith("written: cert.json; privcalc show cert.json prints all that it says\n")
+    assert len(out.splitlines()) < 10
+    assert main(["show", "cert.json"]) == 0
+    assert capsys.readouterr().out.startswith(out.partition("\n\nwritten")[0])
