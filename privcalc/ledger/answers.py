@@ -56,17 +56,34 @@ class Answer(Card):
         lines = [line.partition(" = ") for line in str(self).splitlines()]
         return self.label or self.question, {name: value for name, _, value in lines}
 
+    def rows(self) -> list[dict[str, Any]]:
+        """One row for each group, or one in all: label, question, group, value and error, for a data frame or a file.
+
+        Example:
+            >>> import privcalc as pc
+            >>> noise = pc.Gaussian(noise_multiplier=2.0)
+            >>> with pc.Ledger(None, plan=noise, unit="one visit") as ledger:
+            ...     table = {"shop": ["N", "S", "N"]}
+            ...     visits = ledger.count(table, noise, by="shop", groups=["N", "S"], person=None, rows_per_person=1)
+            >>> [(row["group"], round(row["error"], 1)) for row in visits.rows()]
+            [('N', 3.9), ('S', 3.9)]
+        """
+        first = {"label": self.label, "question": self.question}
+        cells: list[tuple[Any, ...]] = [(None, self.value, self.error)]
+        if self.groups is not None:
+            bars = np.broadcast_to(self.error, len(self.groups))
+            cells = list(zip(self.groups, self.value, bars, strict=True))
+        return [{**first, "group": group, "value": value, "error": error} for group, value, error in cells]
+
     def __str__(self) -> str:
         choice = self.question in {"quantile", "top"}
         head = self.question if self.label is None else f"{self.label}: {self.question}"
-        lines = [(head, self.value, self.error)]
-        if self.groups is not None:
-            bars = np.broadcast_to(self.error, len(self.groups))
-            lines = [
-                (f"{head} of {group!r}", *both) for group, *both in zip(self.groups, self.value, bars, strict=True)
-            ]
         bar = ", {:.6g} rows from the best with probability 95 %" if choice else " ± {:.6g} (95 % of the noise)"
-        return "\n".join(f"{name} = {_plain(value)}{bar.format(error)}" for name, value, error in lines)
+        lines = []
+        for row in self.rows():
+            name = head if self.groups is None else f"{head} of {row['group']!r}"
+            lines.append(f"{name} = {_plain(row['value'])}{bar.format(row['error'])}")
+        return "\n".join(lines)
 
 
 def _plain(value: Any) -> str:
