@@ -1,108 +1,69 @@
 """The public names, where each is defined; the package loads each when it is first asked for."""
 
 from . import strategies as strategies
-from .audit.individual import IndividualFilter
-from .audit.planning import AuditPlan, plan_audit
-from .audit.realised import RealisedLosses
-from .audit.statements import EventRestricted
-from .budget.budget import Budget
-from .calibration.dpsgd import noise_multiplier, noise_std, steps
-from .calibration.search import Calibration, calibrate
-from .certificate.certificate import Certificate, certify
-from .enclosure import Enclosure, Enclosures, Guarantee
-from .errors import BudgetExceeded, Contradiction, NotConfirmed, PrivcalcError, PrivcalcWarning
-from .ledger.assumptions import Assumptions
-from .ledger.ledger import Ledger
-from .ledger.rules import Filter
-from .mechanisms.above_threshold import AboveThreshold
-from .mechanisms.correlated import CorrelatedGaussian
-from .mechanisms.custom import CustomMechanism
-from .mechanisms.discrete_gaussian import DiscreteGaussian
-from .mechanisms.exponential import ExponentialMechanism, TopK
-from .mechanisms.fixed_size import FixedSizeSampled, ShuffledEpoch, WithReplacementSampled
-from .mechanisms.gaussian import Gaussian
-from .mechanisms.guarantees import GDP, RDP, ZCDP, ApproxDP, PureDP
-from .mechanisms.laplace import Laplace
-from .mechanisms.last_iterate import LastIterate
-from .mechanisms.noisy_max import NoisyMax, PermuteAndFlip
-from .mechanisms.parallel import Parallel
-from .mechanisms.poisson import PoissonSampled
-from .mechanisms.random_allocation import RandomAllocation
-from .mechanisms.random_trials import RandomTrials
-from .mechanisms.randomized_response import RandomizedResponse
-from .mechanisms.thresholded_counts import ThresholdedCounts
-from .mechanisms.truncated_poisson import TruncatedPoissonSampled
-from .mechanisms.user_sampling import UserSampled
-from .proof import Proof, prove
-from .relation import ADD_OR_REMOVE_ONE, REPLACE_ONE, ZERO_OUT, Relation
-from .run import Mechanism, Run
-from .tables import PLD, discretize, profile_table, tradeoff_of_profile, tradeoff_table
+from .audit.individual import IndividualFilter as IndividualFilter
+from .audit.planning import AuditPlan as AuditPlan
+from .audit.planning import plan_audit as plan_audit
+from .audit.realised import RealisedLosses as RealisedLosses
+from .audit.statements import EventRestricted as EventRestricted
+from .budget.budget import Budget as Budget
+from .calibration.dpsgd import noise_multiplier as noise_multiplier
+from .calibration.dpsgd import noise_std as noise_std
+from .calibration.dpsgd import steps as steps
+from .calibration.search import Calibration as Calibration
+from .calibration.search import calibrate as calibrate
+from .certificate.certificate import Certificate as Certificate
+from .certificate.certificate import certify as certify
+from .enclosure import Enclosure as Enclosure
+from .enclosure import Enclosures as Enclosures
+from .enclosure import Guarantee as Guarantee
+from .errors import BudgetExceeded as BudgetExceeded
+from .errors import Contradiction as Contradiction
+from .errors import NotConfirmed as NotConfirmed
+from .errors import PrivcalcError as PrivcalcError
+from .errors import PrivcalcWarning as PrivcalcWarning
+from .ledger.assumptions import Assumptions as Assumptions
+from .ledger.ledger import Ledger as Ledger
+from .ledger.rules import Filter as Filter
+from .mechanisms.above_threshold import AboveThreshold as AboveThreshold
+from .mechanisms.correlated import CorrelatedGaussian as CorrelatedGaussian
+from .mechanisms.custom import CustomMechanism as CustomMechanism
+from .mechanisms.discrete_gaussian import DiscreteGaussian as DiscreteGaussian
+from .mechanisms.exponential import ExponentialMechanism as ExponentialMechanism
+from .mechanisms.exponential import TopK as TopK
+from .mechanisms.fixed_size import FixedSizeSampled as FixedSizeSampled
+from .mechanisms.fixed_size import ShuffledEpoch as ShuffledEpoch
+from .mechanisms.fixed_size import WithReplacementSampled as WithReplacementSampled
+from .mechanisms.gaussian import Gaussian as Gaussian
+from .mechanisms.guarantees import GDP as GDP
+from .mechanisms.guarantees import RDP as RDP
+from .mechanisms.guarantees import ZCDP as ZCDP
+from .mechanisms.guarantees import ApproxDP as ApproxDP
+from .mechanisms.guarantees import PureDP as PureDP
+from .mechanisms.laplace import Laplace as Laplace
+from .mechanisms.last_iterate import LastIterate as LastIterate
+from .mechanisms.noisy_max import NoisyMax as NoisyMax
+from .mechanisms.noisy_max import PermuteAndFlip as PermuteAndFlip
+from .mechanisms.parallel import Parallel as Parallel
+from .mechanisms.poisson import PoissonSampled as PoissonSampled
+from .mechanisms.random_allocation import RandomAllocation as RandomAllocation
+from .mechanisms.random_trials import RandomTrials as RandomTrials
+from .mechanisms.randomized_response import RandomizedResponse as RandomizedResponse
+from .mechanisms.thresholded_counts import ThresholdedCounts as ThresholdedCounts
+from .mechanisms.truncated_poisson import TruncatedPoissonSampled as TruncatedPoissonSampled
+from .mechanisms.user_sampling import UserSampled as UserSampled
+from .proof import Proof as Proof
+from .proof import prove as prove
+from .relation import ADD_OR_REMOVE_ONE as ADD_OR_REMOVE_ONE
+from .relation import REPLACE_ONE as REPLACE_ONE
+from .relation import ZERO_OUT as ZERO_OUT
+from .relation import Relation as Relation
+from .run import Mechanism as Mechanism
+from .run import Run as Run
+from .tables import PLD as PLD
+from .tables import discretize as discretize
+from .tables import profile_table as profile_table
+from .tables import tradeoff_of_profile as tradeoff_of_profile
+from .tables import tradeoff_table as tradeoff_table
 
 __version__: str
-
-__all__ = [
-    "ADD_OR_REMOVE_ONE",
-    "GDP",
-    "PLD",
-    "RDP",
-    "REPLACE_ONE",
-    "ZCDP",
-    "ZERO_OUT",
-    "AboveThreshold",
-    "ApproxDP",
-    "Assumptions",
-    "AuditPlan",
-    "Budget",
-    "BudgetExceeded",
-    "Calibration",
-    "Certificate",
-    "Contradiction",
-    "CorrelatedGaussian",
-    "CustomMechanism",
-    "DiscreteGaussian",
-    "Enclosure",
-    "Enclosures",
-    "EventRestricted",
-    "ExponentialMechanism",
-    "Filter",
-    "FixedSizeSampled",
-    "Gaussian",
-    "Guarantee",
-    "IndividualFilter",
-    "Laplace",
-    "LastIterate",
-    "Ledger",
-    "Mechanism",
-    "NoisyMax",
-    "NotConfirmed",
-    "Parallel",
-    "PermuteAndFlip",
-    "PoissonSampled",
-    "PrivcalcError",
-    "PrivcalcWarning",
-    "Proof",
-    "PureDP",
-    "RandomAllocation",
-    "RandomTrials",
-    "RandomizedResponse",
-    "RealisedLosses",
-    "Relation",
-    "Run",
-    "ShuffledEpoch",
-    "ThresholdedCounts",
-    "TopK",
-    "TruncatedPoissonSampled",
-    "UserSampled",
-    "WithReplacementSampled",
-    "calibrate",
-    "certify",
-    "discretize",
-    "noise_multiplier",
-    "noise_std",
-    "plan_audit",
-    "profile_table",
-    "prove",
-    "steps",
-    "tradeoff_of_profile",
-    "tradeoff_table",
-]

@@ -351,6 +351,8 @@ def is_tensor(values: object) -> bool:
 
 def _is_scalar(value: object) -> bool:
     """Whether it may be one real number: no array, and no kind that float() makes one of."""
+    if type(value) in (float, int):  # what nearly all are
+        return True
     dimensions: object = getattr(value, "ndim", 0)
     if isinstance(value, (bool, str, bytes)) or hasattr(value, "mask") or dimensions:
         return False

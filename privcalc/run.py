@@ -115,11 +115,13 @@ class Run(Questions):
         return compose(known) if len(known) == len(found) else None
 
 
-NEEDS = (
-    *("normaliser", "clip_norm", "candidates", "questions", "monotone", "parts", "keys", "trials", "guarantee"),
-    *("reports", "iterates"),
-)
-"""Lines of a certificate that the use of a mechanism may need; a scheme needs ``sampling`` by itself."""
+BOUNDS = ("clip_norm", "candidates", "questions", "parts", "keys", "trials", "guarantee", "reports")
+"""Lines of a certificate that bound what one record can change."""
+
+NEEDS = (*BOUNDS, "normaliser", "monotone", "iterates")
+"""All lines that the use of a mechanism may need; a scheme needs ``sampling`` by itself."""
+
+Nulled = Literal["absent", "present"] | None
 
 KINDS: dict[str, type[Mechanism]] = {}
 """The registry: mechanisms by their name in JSON. A class enters when it is defined."""
@@ -142,9 +144,13 @@ class Mechanism(Questions, metaclass=Suggesting):
         kind: its name in JSON, the class's own; None if it cannot be written down.
         page: the page in ``proofs/`` that its pairs rely on.
         unit: whom its guarantee protects where nobody names the unit.
-        needs: what a certificate must say of its use, some of :data:`NEEDS`; at least one, but for samplers.
+        needs: what a certificate must say of its use, some of :data:`NEEDS`; one of :data:`BOUNDS` at least, but for
+            samplers.
         draws: the method of a ledger that draws it and charges in one call; None if other code must.
         scheme: how batches are drawn that it is true of, in the words of certificates; None if it samples nothing.
+        nulled: what a nulled record is to it, on which sampling under zero-out rests (``proofs/poisson.md``): "absent",
+            its output has the law of that without it; "present", it may not. None: no sampler may go around it, as of a
+            whole run, which says itself who takes part in which step.
     """
 
     kind: ClassVar[str | None]
@@ -153,6 +159,7 @@ class Mechanism(Questions, metaclass=Suggesting):
     needs: ClassVar[tuple[str, ...]]
     draws: ClassVar[str | None]
     scheme: ClassVar[str | None]
+    nulled: Nulled = None
     said: ClassVar[tuple[str, ...]] = ("kind", "page", "needs", "draws", "scheme")
 
     def __init_subclass__(cls, **words: object) -> None:
@@ -165,9 +172,10 @@ class Mechanism(Questions, metaclass=Suggesting):
             raise errors.PrivcalcError(
                 f"{cls.__name__}: needs = {cls.needs!r}: must be a tuple of some of {', '.join(NEEDS)}"
             )
-        if whole and not cls.needs and cls.scheme is None:
+        if whole and cls.scheme is None and not set(cls.needs) & set(BOUNDS):
             raise errors.PrivcalcError(
-                f"{cls.__name__}: needs = (): must have some of {', '.join(NEEDS)}, for what no code of it sees"
+                f"{cls.__name__}: needs = {cls.needs!r}: must have one of {', '.join(BOUNDS)}, which says what "
+                "bounds one record's part in it"
             )
         if whole and cls.draws == "batch" and cls.scheme is None:
             raise errors.PrivcalcError(f"{cls.__name__}: scheme = None: must say how its batches are drawn")
@@ -202,16 +210,6 @@ class Mechanism(Questions, metaclass=Suggesting):
         return self.scheme is not None
 
     @property
-    def told(self) -> bool:
-        """Whether who takes part in which step is somebody's word, which no ledger sees."""
-        return False
-
-    @property
-    def places(self) -> bool:
-        """Whether one use is a whole run that says itself who takes part in which step; no sampler goes around it."""
-        return False
-
-    @property
     def batches(self) -> int:
         """The number of batches, and so of releases, in one use.
 
@@ -228,14 +226,6 @@ class Mechanism(Questions, metaclass=Suggesting):
         if self.sampled:
             raise errors.PrivcalcError(f"mechanism = {self}: does not say how large its batches are")
         return float(records)
-
-    @property
-    def nulled_is_absent(self) -> bool:
-        """Whether, under zero-out, the output with a nulled record has the law of that without it.
-
-        Poisson sampling needs it.
-        """
-        return True
 
     def opposites(self, rate: float) -> tuple[Pair, ...]:
         """Symmetric pairs of two records under replace-one and Poisson sampling, by rising largest loss.
@@ -333,6 +323,7 @@ class Additive(Mechanism):
     """A sum of contributions of norm at most C, and noise of ``multiplier``·C in every coordinate."""
 
     needs = ("normaliser", "clip_norm")
+    nulled: Nulled = "absent"
 
     def __init_subclass__(cls, **words: object) -> None:
         super().__init_subclass__(**words)
@@ -347,9 +338,9 @@ class Additive(Mechanism):
         """The noise's scale over C: a standard deviation, of Laplace noise the scale."""
 
     @property
+    @abstractmethod
     def norm(self) -> Literal[1, 2]:
         """Which norm of a contribution is bounded: L1 or L2."""
-        return 2
 
     @property
     def finer(self) -> int:

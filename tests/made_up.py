@@ -21,6 +21,7 @@ class MadeUpNoise(pc.Mechanism):
     needs = ("normaliser", "clip_norm")
     draws = None
     scheme = None
+    nulled = "absent"
 
     deviation: float
 

@@ -53,11 +53,6 @@ class Described:
         """With what was given, by the names of its fields."""
         return cls(**{cls.arguments.get(name, name): value for name, value in arguments.items()})
 
-    @property
-    def told(self) -> bool:
-        """As ``CorrelatedGaussian`` says it: by the participation that no ledger draws."""
-        return type(getattr(self, "participation", None)).__name__ == "MinSeparation"
-
     def pairs(self, relation: object) -> Any:
         """Refuse: nothing is computed here."""
         raise NotConfirmed(f"mechanism = {self}: is only described here")

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from privcalc.ledger.assumptions import (
     PAGES,
     STATED,
+    VALUES,
     Assumptions,
     Provenance,
     Release,
@@ -73,13 +74,12 @@ OF = {"parts": Field((list,), "of a composition: the parts that the line is of, 
 OURS = ("normaliser", "candidates", "parts", "trials")
 """What a learner's own code does, and declares; a clip norm is an argument, which somebody chose."""
 
-TAKEN = {"keys": "kept", "trials": "drawn", "other_releases": "none", "parts": "disjoint", "preprocessing": "none"}
-TAKEN |= {"copies": "none", "records_per_unit": "one", "monotone": "one way", "iterates": "last only"}
-"""What is taken for granted, where nothing is said, if it is not "public"."""
-
 NO_NOISE, OTHERS, IN_PART = "none was drawn", "by other code", "in part "
 NOISES = ("from a seed", OTHERS, "floating point", "by our code", "exact")
 """Who drew the noise, from the least: each release's; of several the least, which may be of a part."""
+
+WEIGHED = {"normaliser", "clip_norm", "candidates", "monotone", "sampling", "parts"}
+"""Words on which a release's provenance has a say; of all others a need is listed as it was said."""
 
 COUNTED = "as counted"
 """Of choices that no ledger drew: each counts as often as it was written down."""
@@ -324,7 +324,7 @@ def _of(release: Release, log: Log) -> Iterator[Line]:
         yield Line("parts", *seen, PAGES["parts"])
     elif "candidates" in needed:
         yield _word(log, "parts", learner=learner)
-    yield from (_word(log, name, learner=learner) for name in ("keys", "trials", "iterates") if name in needed)
+    yield from (_word(log, name, learner=learner) for name in PAGES if name in needed - WEIGHED)
     if "keys" in needed:
         yield _word(log, "preprocessing")
     if "reports" in needed:
@@ -393,4 +393,4 @@ def _tables(log: Log) -> Iterator[Line]:
 def _word(log: Log, name: str, *, learner: bool = False) -> Line:
     """What was said of something, or is taken for granted; what a learner said, its code does."""
     by = "nobody" if name not in log.declared else "code" if learner and name in OURS else "caller"
-    return Line(name, log.declared.get(name, TAKEN.get(name, "public")), by, PAGES[name])
+    return Line(name, log.declared.get(name, (*VALUES[name], "public")[0]), by, PAGES[name])

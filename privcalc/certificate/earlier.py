@@ -14,7 +14,7 @@ from typing import Any
 from privcalc.certificate.assumed import COUNTED, Log, lines
 from privcalc.certificate.schema import NOISE
 from privcalc.errors import PrivcalcError
-from privcalc.ledger.assumptions import STATED, Provenance, Release, every, needs, run_of
+from privcalc.ledger.assumptions import STATED, Provenance, Release, needs, placed_by_word, run_of
 from privcalc.run import Run
 from privcalc.serial import Json, canonical, run_from_json
 
@@ -144,7 +144,7 @@ def composed(parts: Sequence[Mapping[str, Any]], run: Run) -> Json:
 def _unseen(run: Run, log: Log) -> Iterable[Release]:
     """What was certified and perhaps not run: nobody but the ledger would have drawn its batches."""
     for mechanism, uses in run.entries:
-        word = log.basis == "declared" or any(each.told for each in every(mechanism.run))
+        word = log.basis == "declared" or placed_by_word(mechanism.run)
         yield Release(mechanism, uses, STATED if word else Provenance(batch="drawn"))
 
 

@@ -23,7 +23,7 @@ from privcalc.serial import Field, Json, check_fields, parts
 Origin = Literal["public", "released", "private"]
 """Where a value comes from: public constants and data; earlier noisy outputs, too; or private records otherwise."""
 
-Start = Literal["random", "public", "released", "certificate", "private", "none"]
+Start = Literal["public", "random", "released", "certificate", "private", "none"]
 
 VOID = ("start", "preprocessing", "clip_norm")
 """What may be said to be private: then the certificate's ε is ∞, and it says why. Of all else that is refused."""
@@ -189,7 +189,7 @@ class Assumptions:
 
 _HINTS = get_type_hints(Assumptions, include_extras=True)
 VALUES = {name: get_args(get_args(hint.__origin__)[0]) for name, hint in _HINTS.items()}
-"""What can be said of each."""
+"""What can be said of each; the first is taken for granted where nothing is said."""
 
 PAGES: dict[str, str] = {name: hint.__metadata__[0] for name, hint in _HINTS.items()}
 """What can be declared, and the page that needs it."""
@@ -211,6 +211,11 @@ def every(*runs: Run | None) -> Iterator[Mechanism]:
             yield from of(part)
 
     return (each for run in runs if run is not None for mechanism, _ in run.entries for each in of(mechanism))
+
+
+def placed_by_word(run: Run) -> bool:
+    """Whether no ledger draws who takes part when; versions before 4 did not say so of each charge."""
+    return any(type(getattr(each, "participation", None)).__name__ == "MinSeparation" for each in every(run))
 
 
 def kinds(*runs: Run | None) -> list[type[Mechanism]]:

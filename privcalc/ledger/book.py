@@ -11,7 +11,7 @@ from typing import Any
 
 from privcalc import errors
 from privcalc.errors import BudgetExceeded, Contradiction, PrivcalcError
-from privcalc.ledger.assumptions import STATED, Assumptions, Provenance, Release, every, run_of
+from privcalc.ledger.assumptions import STATED, Assumptions, Provenance, Release, placed_by_word, run_of
 from privcalc.ledger.rules import as_run
 from privcalc.ledger.terms import (
     EXACT,
@@ -201,9 +201,9 @@ class Book:
         """What is known of a charge that does not say so, of a ledger before version 4."""
         if kind == "record":
             return STATED
-        word = any(each.told for each in every(mechanism.run))
         return Provenance(
-            batch="stated" if word else "drawn", noise="exact" if self.terms.noise == EXACT else "floating point"
+            batch="stated" if placed_by_word(mechanism.run) else "drawn",
+            noise="exact" if self.terms.noise == EXACT else "floating point",
         )
 
     def check_persons(self, persons: Persons) -> None:

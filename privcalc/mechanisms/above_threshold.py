@@ -56,6 +56,7 @@ class AboveThreshold(Grouped, Shown):
     needs = ("questions", "monotone")
     draws = "above"
     scheme = None
+    nulled = "absent"
 
     threshold_scale: float
     query_scale: float

@@ -6,7 +6,7 @@ import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from privcalc.pairs.gaussian import GaussianPair
 from privcalc.relation import REPLACE_ONE, Relation
 from privcalc.run import Additive, Mechanism, Run
 from privcalc.strategies.matrices import FINE, Strategy, check_strategy
-from privcalc.strategies.participation import BallsInBins, CyclicPoisson, FixedOrder, MinSeparation, Participation
+from privcalc.strategies.participation import BallsInBins, CyclicPoisson, FixedOrder, Participation
 from privcalc.strategies.patterns import column_norms, sensitivity
 
 __all__ = ["CorrelatedGaussian"]
@@ -82,6 +82,7 @@ class CorrelatedGaussian(Additive):
     page = "correlated.md"
     draws = "correlated"
     scheme = "in turns"
+    nulled = None  # one use is all steps: the participation says who is in which
 
     noise_multiplier: float
     strategy: Strategy
@@ -124,14 +125,8 @@ class CorrelatedGaussian(Additive):
         return isinstance(self.participation, CyclicPoisson)
 
     @property
-    def told(self) -> bool:
-        """Whether only the caller says who takes part: with ``MinSeparation``; orders and epochs are drawn."""
-        return isinstance(self.participation, MinSeparation)
-
-    @property
-    def places(self) -> bool:
-        """One use is all steps: the participation says who is in which."""
-        return True
+    def norm(self) -> Literal[1, 2]:
+        return 2
 
     def expected_size(self, records: int) -> float:
         """Return the mean number of records of one step.

@@ -173,6 +173,7 @@ class ExponentialMechanism(ByNumber, Shown):
     needs = ("candidates", "monotone")
     draws = "select"
     scheme = None
+    nulled = "absent"
 
     level: float
     monotone: bool
@@ -239,6 +240,7 @@ class TopK(ByNumber, Shown):
     needs = ("candidates", "monotone")
     draws = "select"
     scheme = None
+    nulled = "absent"
 
     level: float
     k: int

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from privcalc import errors
 from privcalc.pairs.dominating import Pairs
@@ -47,6 +48,10 @@ class Gaussian(ByNumber, Additive):
     @property
     def multiplier(self) -> float:
         return self.noise_multiplier
+
+    @property
+    def norm(self) -> Literal[1, 2]:
+        return 2
 
     def apart(self, records: int) -> Pairs:
         """N(records/z, 1) against N(0, 1)."""

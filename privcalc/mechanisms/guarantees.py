@@ -37,13 +37,9 @@ class Stated(Shown):
     needs = ("guarantee",)
     draws = None
     scheme = None
+    nulled = "present"  # it may tell how many records there are, which costs nothing under zero-out
 
     relation: Relation
-
-    @property
-    def nulled_is_absent(self) -> bool:
-        """Whether zero-out is the same as absence: unknown, as zero-out's guarantee ignores absent records."""
-        return False
 
     def pairs(self, relation: Relation) -> Pairs:
         """The pair of the guarantee."""

@@ -79,11 +79,6 @@ class LastIterate(Mechanism):
         object.__setattr__(self, "contraction", factor)
         object.__setattr__(self, "capped", errors.flag("capped", self.capped))
 
-    @property
-    def places(self) -> bool:
-        """One use is all steps, of all records."""
-        return True
-
     def mu(self, shift: int = 1) -> float:
         """The μ of one use, rounded once: of ``shift`` gradients of norm C."""
         e, one, c = EXACT, Decimal(1), Decimal(self.contraction)

@@ -44,6 +44,7 @@ class Selection(ByNumber, Shown):
     needs = ("candidates", "monotone")
     draws = "select"
     scheme = None
+    nulled = "absent"
 
     level: float
     monotone: bool

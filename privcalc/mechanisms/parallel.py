@@ -138,16 +138,13 @@ class Parallel(Mechanism):
             if not isinstance(part, Mechanism):
                 raise errors.PrivcalcError(f"parts = {parts!r}: {part!r} is not a mechanism (a run cannot be a part)")
         object.__setattr__(self, "parts", given)
+        said = {part.nulled for part in given}
+        object.__setattr__(self, "nulled", None if None in said else "present" if "present" in said else "absent")
 
     @property
     def sampled(self) -> bool:
         """If a part is."""
         return any(part.sampled for part in self.parts)
-
-    @property
-    def nulled_is_absent(self) -> bool:
-        """If it is in every part."""
-        return all(part.nulled_is_absent for part in self.parts)
 
     def pairs(self, relation: Relation) -> Pairs:
         """The worst part (``proofs/parallel.md``, §1)."""

@@ -86,7 +86,7 @@ class PoissonSampled(Sampled):
                 f"mechanism = {self.mechanism}: cannot be sampled, because only its Rényi divergences are known; "
                 "give a mechanism with a privacy profile, such as ApproxDP or GDP"
             )
-        if relation is ZERO_OUT and not self.mechanism.nulled_is_absent:
+        if relation is ZERO_OUT and self.mechanism.nulled != "absent":
             raise errors.PrivcalcError(
                 f"mechanism = {self.mechanism}: cannot be sampled under {relation}, because its guarantee compares a "
                 "record with a nulled one, not with an absent one; "

@@ -105,6 +105,7 @@ class RandomTrials(Mechanism):
     needs = ("trials",)
     draws = None
     scheme = None
+    nulled = "present"
 
     base: Run
     mean: float

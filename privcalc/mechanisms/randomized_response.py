@@ -43,6 +43,7 @@ class RandomizedResponse(Grouped, Shown):
     needs = ("reports",)
     draws = None
     scheme = None
+    nulled = "absent"
 
     level: float
     categories: int

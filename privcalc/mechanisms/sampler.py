@@ -167,13 +167,14 @@ class Sampled(Batched):
 
 
 def check_unsampled(mechanism: object) -> None:
-    """Raise unless a sampling scheme may run ``mechanism`` on batches: not sampled itself, and no whole run."""
+    """Raise unless a sampling scheme may run ``mechanism`` on batches: not sampled itself, no whole run."""
     if not isinstance(mechanism, Mechanism) or mechanism.sampled:
         raise errors.PrivcalcError(f"mechanism = {mechanism!r}: must be a mechanism that is not itself sampled")
-    if mechanism.places:
+    if mechanism.nulled is None:
         raise errors.PrivcalcError(
             f"mechanism = {mechanism!r}: is a whole run, which says itself who takes part in which step; a sampler "
-            "around it would draw once for all steps. Give it the participation CyclicPoisson or BallsInBins"
+            "around it would draw once for all steps. Give it the participation CyclicPoisson or BallsInBins. (Of a "
+            "class of your own that is none, say what a nulled record is to it: Mechanism.nulled)"
         )
 
 

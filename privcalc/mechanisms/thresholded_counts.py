@@ -220,6 +220,7 @@ class ThresholdedCounts(Shown):
     needs = ("keys",)
     draws = "thresholded"
     scheme = None
+    nulled = "absent"
 
     noise: Noise
     scale: float

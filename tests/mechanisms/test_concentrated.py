@@ -28,8 +28,8 @@ def fresh() -> Iterator[None]:
 
 @pytest.mark.parametrize(
     ("noise", "steps", "passes", "epochs", "delta"),
-    [(20.0, 1000, 1, 10, 1e-10), (5.0, 1000, 1, 100, 1e-8), (13.66, 181, 5, 14, 1e-6), (50.0, 10_000, 1, 1000, 1e-12),
-     (2.0, 100_000, 1, 10, 1e-5), (1e4, 60, 1, 10, 1e-8)],
+    quick([(20.0, 1000, 1, 10, 1e-10), (5.0, 1000, 1, 100, 1e-8), (13.66, 181, 5, 14, 1e-6),
+           (50.0, 10_000, 1, 1000, 1e-12), (2.0, 100_000, 1, 10, 1e-5), (1e4, 60, 1, 10, 1e-8)], 1, 2),
 )  # fmt: skip
 def test_widths(noise: float, steps: int, passes: int, epochs: int, delta: float) -> None:
     """These were between 5 % and 98 % of ε wide, but the last but one."""

@@ -339,7 +339,8 @@ def test_a_hostile_certificate_injects_nothing(made: tuple[Certificate, str], mo
         monkeypatch.setattr(pictures, name, lambda run, **options: drawn.append(options["points"]))
     monkeypatch.setattr("privcalc.certificate.html.embedded", lambda figure, caption: "")
     told, refused = 0, 0
-    for place, document in replaced(dict(certificate.document)):
+    places = {re.sub(r"\d+", "*", place): (place, other) for place, other in replaced(dict(certificate.document))}
+    for place, document in places.values():  # one of each list
         for rehashed in (False, True):
             changed = Certificate({**document, "hash": digest(document)} if rehashed and place != "/hash" else document)
             try:

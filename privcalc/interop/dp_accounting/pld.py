@@ -34,6 +34,7 @@ class PLDMechanism(Mechanism):
     needs = ("guarantee",)
     draws = None
     scheme = None
+    nulled = "present"
 
     remove: DiscreteMechanism
     add: DiscreteMechanism
@@ -41,11 +42,6 @@ class PLDMechanism(Mechanism):
 
     def __repr__(self) -> str:
         return f"PLDMechanism({len(self.remove.p)} and {len(self.add.p)} outcomes, relation={self.relation})"
-
-    @property
-    def nulled_is_absent(self) -> bool:
-        """Unknown of a loss distribution, and so not relied on."""
-        return False
 
     def pairs(self, relation: Relation) -> Pairs:
         """(with, without) of the first, and of the second: each is an upper tail of its own."""

@@ -139,11 +139,11 @@ class Kept(DPOptimizer):  # type: ignore[misc]
         else:
             params = self.params
             sums = torch.cat([self._whole(p.summed_grad).reshape(-1) for p in params])
-            total = sums.to("cpu", torch.float64).numpy()
-            noisy = torch.from_numpy(self._released(total, waiting[0]))
+            noisy = self._released(sums.to("cpu", torch.float64).numpy(), waiting[0])
             if self.loss_reduction == "mean":
                 noisy /= self.expected_batch_size
-            for p, part in zip(params, torch.split(noisy.to(sums), [p.numel() for p in params]), strict=True):
+            parts = torch.from_numpy(noisy).to(sums).split_with_sizes([p.numel() for p in params])
+            for p, part in zip(params, parts, strict=True):
                 p.grad = self._part(part.view(p.shape), p)
         waiting.popleft()  # now: if the draw fails, the sum may be there still, and must not be gone on with
         self._summed = None
