@@ -402,6 +402,6 @@ class Suggesting(ABCMeta):
 
         @property
         def __signature__(cls) -> inspect.Signature:
-            """That of what makes them, and not that of ``__call__`` above: editors and ``help`` show it."""
+            """The signature of what makes them, not of ``__call__`` above: editors and ``help`` show it."""
             made = inspect.signature(cls.__init__)
             return made.replace(parameters=list(made.parameters.values())[1:])
