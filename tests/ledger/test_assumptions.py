@@ -299,7 +299,7 @@ def test_a_ledger_is_gone_on_with_on_the_same_assumptions(tmp_path):
     ("name", "normaliser", "clip_norm", "candidates"),
     [("NoisyGD", "public", None, None), ("AdaMix", "public", "released", None),
      ("DPPLMean", "released", "released", None),
-     ("PILLARSelection", "public", None, "released"), ("PDADPMD", "public", None, None)],
+     ("PDADPMD", "public", None, None)],
 )  # fmt: skip
 def test_learners_declare_what_their_code_does(name, normaliser, clip_norm, candidates):
     pytest.importorskip("torch")
@@ -495,7 +495,6 @@ def test_a_ledger_of_version_2(tmp_path):
     new = pc.certify(OLD / "ledger.jsonl", delta=1e-5)
     assert new.document["version"] == 4
     assert needed(new)["parts"] == ("disjoint", "nobody")
-    assert new.verify(OLD / "ledger.jsonl")
     path = tmp_path / "open.jsonl"
     path.write_bytes((OLD / "open.jsonl").read_bytes())
     with pc.Ledger(path, plan=CHOICE * 2000) as ledger:  # gone on with: what was charged before is still nobody's word
