@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import operator
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Required, TypedDict
 
@@ -22,7 +23,7 @@ __all__ = ["Asked", "Common", "ascending", "listed_values"]
 
 
 class Common(TypedDict, total=False):
-    """Arguments that all six questions to a table take.
+    """Arguments that all questions to a table take.
 
     Attributes:
         rows_per_person: the most rows that count of one person, who is what one record of the ledger is (its ``unit``).
@@ -35,7 +36,8 @@ class Common(TypedDict, total=False):
             default they are as in the table; one that is not in memory (DuckDB, Spark, lazy Polars) has no order.
             Rows that are equal in it are taken by what is asked about: name as many columns as tell rows apart.
         by: column of groups: one answer for each of ``groups``, for the price of one release.
-        groups: public list of groups; other rows count nowhere.
+        groups: public list of groups; other rows count nowhere. Or, without ``by``, a dictionary of several columns'
+            names and lists: one answer for each combination, a tuple.
         label: what is released; as in :meth:`Ledger.gaussian`.
     """
 
@@ -81,7 +83,7 @@ class Asked:
             PrivcalcError: if columns differ in length, groups are not listed, or nothing is said of persons though
                 there are columns.
         """
-        if (self.by is None) != (self.groups is None):
+        if (self.by is None) != (self.groups is None or isinstance(self.groups, Mapping)):
             raise PrivcalcError(
                 f"by = {shown(self.by)}, groups {'= None' if self.groups is None else 'given'}: must be given "
                 "together; which groups occur is private, so list them all"
@@ -96,12 +98,17 @@ class Asked:
         known = self.persons[0] != "word"
         if orders and not known:
             raise PrivcalcError("order: is of the rows of a person: give person, too")
-        groups = None if self.groups is None else listed_values("groups", self.groups)
+        several = list(self.groups.items()) if isinstance(self.groups, Mapping) else [(self.by, self.groups)]
+        lists = [] if self.groups is None else [(by, listed_values("groups", one)) for by, one in several]
+        if self.groups is not None and not lists:
+            raise PrivcalcError("groups: must be of at least one column")
+        groups: tuple[Hashable, ...] | None = tuple(itertools.product(*(one for _, one in lists))) if lists else None
+        if groups and not isinstance(self.groups, Mapping):
+            groups = lists[0][1]
         wanted = {"x": Wanted("column", self.column)} if numbers else {}
-        if groups:
-            wanted["k0"] = Wanted("by", self.by, groups)
+        wanted |= {f"k{place}": Wanted("by", by, one) for place, (by, one) in enumerate(lists)}
         if listed:
-            wanted[f"k{len(wanted)}"] = Wanted("column", self.column, tuple(listed))
+            wanted[f"k{len(lists)}"] = Wanted("column", self.column, tuple(listed))
         if known:
             wanted["p"] = Wanted("person", self.person)
         wanted |= {f"o{place}": Wanted("order", column) for place, column in enumerate(orders)}
@@ -116,9 +123,12 @@ class Asked:
         order = tuple(f"o{place}{mark}" for place in range(len(orders)) for mark in ("?", ""))
         return Rows(frame, tuple(keys.values()), order, self.rows_per_person if known else 0, groups)
 
-    def answer(self, rows: Rows, value: Any, error: Any) -> Answer:
-        """The released answer, one for each group."""
-        return Answer(self.question, value, error, rows.groups, self.label)
+    def answer(self, rows: Rows, value: Any, error: Any, *bounds: float) -> Answer:
+        """The released answer, one for each group; of values between bounds."""
+        whose = "by the caller's word" if self.persons[0] == "word" else "the first ones"
+        applied = f"at most {self.rows_per_person} row{'s' * (self.rows_per_person > 1)} of a person, {whose}"
+        applied += "; values from {:.9g} to {:.9g}".format(*bounds) if bounds else ""
+        return Answer(self.question, value, error, rows.groups, self.label, applied)
 
     @property
     def persons(self) -> tuple[str, str | None]:

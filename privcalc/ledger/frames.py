@@ -84,7 +84,7 @@ class Rows:
         keys: of ``k0``, …
         order: the columns of an order that was declared; if there is none, ``o0`` is the place in the table.
         most: rows of a person that count; 0: all.
-        groups: what the first key is about, or None.
+        groups: what the first keys are about, together, or None.
     """
 
     frame: Frame
@@ -99,7 +99,13 @@ class Rows:
         return 1 if self.groups is None else len(self.groups)
 
     def sums(
-        self, *, ends: Sequence[float] = (), both: bool = False, steps: Steps | None = None, middle: float = 0.0
+        self,
+        *,
+        ends: Sequence[float] = (),
+        both: bool = False,
+        steps: Steps | None = None,
+        middle: float = 0.0,
+        distinct: bool = False,
     ) -> Callable[[], tuple[NDArray[np.int64], list[int]]]:
         """Of each cell the number of rows and the sum of the values' places, when called: then the engine runs.
 
@@ -110,15 +116,16 @@ class Rows:
             both: to which the number of those is added that it is beyond.
             steps: what is added up.
             middle: of the values less this.
+            distinct: whether a cell has the number of persons, in place of that of rows.
 
         Raises:
             PrivcalcError: before that, if the engine cannot do it, whatever the rows hold.
         """
         frame, cells = self.frame, (1 + both) * len(ends) + 1
         if isinstance(frame, nw.DataFrame):
-            return lambda: self._read(self._plan(frame, ends, both, steps, middle), cells)
+            return lambda: self._read(self._plan(frame, ends, both, steps, middle, distinct), cells)
         try:
-            plan = self._plan(frame, ends, both, steps, middle)
+            plan = self._plan(frame, ends, both, steps, middle, distinct)
             plan.collect_schema()
         except (NotImplementedError, nw.exceptions.NarwhalsError) as error:
             raise PrivcalcError(
@@ -127,7 +134,9 @@ class Rows:
             ) from error
         return lambda: self._read(plan.collect(), cells)
 
-    def _plan(self, frame: Any, ends: Sequence[float], both: bool, steps: Steps | None, middle: float) -> Any:
+    def _plan(
+        self, frame: Any, ends: Sequence[float], both: bool, steps: Steps | None, middle: float, distinct: bool
+    ) -> Any:
         names, values = [f"k{place}" for place in range(len(self.keys))], nw.col("x")
         listed = [nw.col(name).is_in(list(key.place)) for name, key in zip(names, self.keys, strict=True) if key.place]
         if len(listed) < len(names):
@@ -144,7 +153,10 @@ class Rows:
         if self.most:
             frame = _first(frame, self.most, [*self.order, "out", *names, "c", *sums] if self.order else ["o0"])
         added = (nw.col(name).sum() for name in sums)
-        return frame.filter(nw.col("out") == 0).group_by(*names, "c").agg(*added, n=nw.len())
+        frame = frame.filter(nw.col("out") == 0)
+        if distinct:
+            frame = frame.group_by("p", *names, "c").agg(rows=nw.len())
+        return frame.group_by(*names, "c").agg(*added, n=nw.len())
 
     def _read(self, found: nw.DataFrame[Any], cells: int) -> tuple[NDArray[np.int64], list[int]]:
         shape = (*(key.size for key in self.keys), cells)

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from privcalc import errors
 from privcalc.errors import PrivcalcError, suggests
-from privcalc.ledger.answers import MISS, Answer, Reach, bounds, half_width, of_means, of_sums, shortfall
+from privcalc.ledger.answers import MISS, Answer, Reach, bounds, half_width, of_means, of_persons, of_sums, shortfall
 from privcalc.ledger.assumptions import Answered, asked_by
 from privcalc.ledger.columns import Asked, Common, ascending, listed_values
 from privcalc.ledger.frames import Rows, Steps
@@ -49,10 +49,12 @@ class Totals(np.ndarray[Any, np.dtype[Any]]):
 
 
 class Tables(ABC):
-    """What :class:`Ledger` answers about tables: ``count``, ``sum``, ``mean``, ``histogram``, ``quantile`` and ``top``.
+    """What :class:`Ledger` answers about tables.
+
+    That is ``count``, ``count_distinct``, ``sum``, ``mean``, ``histogram``, ``quantile`` and ``top``.
 
     A table is one column (an array, a list, a series) or a data frame with ``column=`` naming one; ``person`` and
-    ``by`` are columns, or names of some. All six take the arguments of :class:`Common`: ``rows_per_person`` always, and
+    ``by`` are columns, or names of some. All take the arguments of :class:`Common`: ``rows_per_person`` always, and
     ``person``, ``by``, ``groups`` and ``label``.
 
     Values that are missing (None, NaN, what is no number) count nowhere; values beyond the bounds, and ±∞, count as the
@@ -106,6 +108,27 @@ class Tables(ABC):
         return asked.answer(rows, by_group(sums, rows), error)
 
     @suggests
+    def count_distinct(
+        self, table: Any, mechanism: Gaussian | DiscreteGaussian | Laplace, **common: Unpack[Common]
+    ) -> Answer:
+        """How many persons there are, or in each group: one is in as many groups as ``rows_per_person`` rows are.
+
+        Args:
+            table: a data frame.
+            mechanism: as in ``count``.
+            common: ``rows_per_person`` and ``person`` (always), ``order``, ``by``, ``groups``, ``label``:
+                :class:`Common`.
+        """
+        asked = Asked("count_distinct", table, **common)
+        if asked.persons[0] == "word":
+            raise PrivcalcError("person: must be the column that tells whose a row is, where persons are counted")
+        rows = asked.rows()
+        counted = rows.sums(distinct=True)
+        reach = of_persons(rows=asked.rows_per_person, cells=rows.size, relation=self.terms.relation)
+        sums, error = self._sums(asked, lambda: counted()[0], rows.size, mechanism, reach, whole=True)
+        return asked.answer(rows, by_group(sums, rows), error)
+
+    @suggests
     def sum(
         self,
         table: Any,
@@ -136,7 +159,7 @@ class Tables(ABC):
         ends = steps.exact(low), steps.exact(high)
         reach = of_sums(*ends, rows=asked.rows_per_person, cells=rows.size, relation=self.terms.relation)
         sums, error = self._sums(asked, lambda: map(steps.value, added()[1]), rows.size, mechanism, reach, whole=whole)
-        return asked.answer(rows, by_group(sums, rows), error)
+        return asked.answer(rows, by_group(sums, rows), error, low, high)
 
     @suggests
     def mean(
@@ -185,7 +208,7 @@ class Tables(ABC):
             share = np.where(below > 0, np.clip(above / below, -1.0, 1.0), 0.0)
             width = 2 * half * np.where(below > error, error / below, 1.0)
         value = np.clip(middle + half * share, low, high)
-        return asked.answer(rows, by_group(value, rows), by_group(width, rows))
+        return asked.answer(rows, by_group(value, rows), by_group(width, rows), low, high)
 
     @suggests
     def histogram(

@@ -131,6 +131,7 @@ def test_every_engine_finds_what_a_loop_finds(rows, person, by, most):
     columns = {name: [row[name] for row in rows] for name in ("x", "who", "id", "by", "n", "day")}
     parts = functools.partial(counts_of, rows, person, most, by)
     counts = [len(part) for part in parts()]
+    persons = [len({row[person] for row in part}) for part in parts()] if person else None
     sums = [sum(grid_of(row["x"]) for row in part) * STEP for part in parts("x", lambda _: 0)]
     bins = [[sum(bin_of(row["x"]) == place for row in part) for place in range(3)] for part in parts("x", bin_of)]
     scores = [ranks([row["x"] for row in part]) for part in parts("x", rank_of)]
@@ -139,6 +140,7 @@ def test_every_engine_finds_what_a_loop_finds(rows, person, by, most):
         bare, table = Bare(), engine(columns)
         for expected, ask in (
             (counts, lambda: bare.count(table, NOISE, **options)),
+            *([(persons, lambda: bare.count_distinct(table, NOISE, **options))] if person else []),
             (sums, lambda: bare.sum(table, NOISE, column="x", lower=LOW, upper=HIGH, **options)),
             (bins, lambda: bare.histogram(table, NOISE, column="x", edges=EDGES, **options)),
             (scores, lambda: bare.quantile(table, CHOICE, column="x", share=0.25, candidates=GRID, **options)),

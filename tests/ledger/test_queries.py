@@ -547,7 +547,17 @@ def test_six_questions_through_a_ledger():
     assert np.all(np.abs(answers[4].value - 5) < 1)
     assert answers[5].value in {("N",), ("S",)}
     assert str(answers[0]).splitlines()[0].startswith("visits: count of 'N' = ")
-    assert str(answers[0]).endswith("± 9.79982 (95 % of the noise)")
+    assert str(answers[0]).splitlines()[1].endswith("± 9.79982 (95 % of the noise)")
+    applied = "at most 1 row of a person, by the caller's word; values from 0 to 10"
+    assert str(answers[1]).endswith(f"\napplied: {applied}; what that cut is not in the bar")
+    for answer, parts in zip(answers, [2, 2, 2, 4, 2, 1], strict=True):
+        frame = answer.to_frame()
+        assert len(frame) == parts
+        assert set(frame["applied"]) == {answer.applied}
+        assert frame["value"].to_list() == np.ravel(np.asarray(answer.value)).tolist()
+    bins = answers[3].to_frame("pandas")
+    assert bins[["group", "part"]].to_numpy().tolist() == [["N", 0], ["N", 1], ["S", 0], ["S", 1]]
+    assert bins["error"].tolist() == [answers[3].error] * 4
     assert "rows from the best with probability 95 %" in str(answers[5])
     found = pc.certify(ledger, delta=1e-5)
     assert found.document["ledgers"][0]["labels"] == ["visits", "spent", "mean", "bins", "median", "top"]
@@ -593,6 +603,37 @@ def test_no_row_decides_whether_there_is_an_answer(scale, kind, relation):
         assert all(np.all(np.isfinite(answer.value)) and np.all(np.isfinite(answer.error)) for answer in found)
 
 
+def test_several_columns_of_groups_are_their_combinations():
+    table = {"who": list("abcd"), "shop": ["N", "S", "N", "?"], "n": [1, 2, 2, 1], "x": [1.0, 2.0, 4.0, 8.0]}
+    bare, options = Bare(), {"rows_per_person": 1, "person": "who", "groups": {"shop": ["N", "S"], "n": [2, 1]}}
+    found = bare.sum(table, NOISES[0], column="x", lower=0, upper=9, **options)
+    assert found.groups == (("N", 2), ("N", 1), ("S", 2), ("S", 1))
+    assert found.value.tolist() == [4, 1, 2, 0]
+    assert bare.top(table, pc.TopK(1.0, 1), column="x", candidates=[1, 4], **options).value[0] == (4,)
+    for wrong in ({}, {"shop": []}, {"shop": "NS"}):
+        with pytest.raises(pc.PrivcalcError, match="groups: must be"):
+            bare.count(table, NOISES[0], rows_per_person=1, person="who", groups=wrong)
+
+
+@pytest.mark.parametrize("relation", pc.Relation)
+@pytest.mark.parametrize("noise", NOISES)
+@pytest.mark.parametrize("most", [1, 2, 5])
+def test_no_person_moves_counts_of_persons_by_more_than_is_declared(relation, noise, most):
+    """Of all tables of one person over three groups, or two persons in turn; the bound is reached."""
+    rows = [list(mine) for size in range(4) for mine in itertools.product("NSE", repeat=size)]
+    found = []
+    for mine in rows:
+        bare = Bare(relation)
+        table = {"who": ["new"] * len(mine) + ["old", "old"], "by": [*mine, "N", "N"]}
+        options = {"rows_per_person": most, "person": "who", "by": "by", "groups": ["N", "S", "E"]}
+        found.append(bare.count_distinct(table, noise, **options).value)
+        assert found[-1].tolist() == [len(set(mine[:most]) & {name}) + (name == "N") for name in "NSE"]
+    order = 1 if noise is NOISES[1] else 2
+    others = found if relation is REPLACE else found[:1]
+    moved = max(np.linalg.norm(one - other, order) for one in found for other in others)
+    assert moved == pytest.approx(bare.bound * (2 if relation is REPLACE else 1), rel=1e-12)
+
+
 def test_what_is_refused():
     bare, x = Bare(), np.arange(5.0)
     for match, attempt in {
@@ -631,6 +672,7 @@ def test_what_is_refused():
         "must be Gaussian, DiscreteGaussian or Laplace": lambda: bare.count(
             x, pc.PoissonSampled(NOISES[0], 0.1), rows_per_person=1
         ),
+        "person: must be the column": lambda: bare.count_distinct(x, NOISES[0], rows_per_person=1),
         "sensitivity of at least 3": lambda: bare.count(x, pc.DiscreteGaussian(1.0, 2), rows_per_person=3),
         "this has 2 dimensions": lambda: bare.sum(
             np.ones((2, 2)), NOISES[0], lower=0, upper=1, rows_per_person=1, person=None
