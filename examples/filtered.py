@@ -66,7 +66,7 @@ class FilteredGD(NoisyGD):
         steps: T, always given; of ``epsilon`` and ``noise_multiplier``, z over C, one.
         classes, epsilon, delta, relation, noise_multiplier, records, clip_norm: see :class:`NoisyGD`.
         clip_quantile, learning_rate, schedule, weight_decay, average, radius: see :class:`NoisyGD`.
-        public_weight_decay, public_gradient, curvature, device, ledger, seed, progress: see :class:`NoisyGD`.
+        public_weight_decay, device, ledger, seed, progress: see :class:`NoisyGD`.
 
     Example:
         >>> import numpy as np
@@ -117,12 +117,12 @@ class FilteredGD(NoisyGD):
         """1, …, T."""
         return iter(range(1, plan.steps + 1))
 
-    def _rate(self, plan: Plan, count: int, clip_norm: float, shared: tuple[Tensor, Tensor] | None) -> float:
+    def _rate(self, plan: Plan, count: int, clip_norm: float) -> float:
         """That of as many steps with as much noise."""
         alike = Plan(
             pc.Gaussian(plan.noise_multiplier) * plan.steps, plan.noise_multiplier, plan.guarantee, plan.relation
         )
-        return super()._rate(alike, count, clip_norm, shared)
+        return super()._rate(alike, count, clip_norm)
 
 
 def main() -> None:

@@ -12,7 +12,6 @@ from learners.dpsgd import DPSGD
 from learners.noisy_gd import NoisyGD
 from learners.pda_dpmd import PDADPMD
 from learners.pillar import PILLAR
-from learners.pillar_selection import PILLARSelection
 from learners.ppsgd import PPSGD
 from learners.search import PrivateSearch
 from learners.whitened import WhitenedGD
@@ -28,7 +27,6 @@ __all__ = [
     "DPPLMean",
     "DPPLPublic",
     "NoisyGD",
-    "PILLARSelection",
     "PrivateSearch",
     "WhitenedGD",
 ]

@@ -87,8 +87,7 @@ class AdaMix(Descent):
     public_weight_decay: float = 1e-2
 
     def __post_init__(self) -> None:
-        if not 0 < self.quantile <= 1:
-            raise pc.PrivcalcError(f"quantile = {self.quantile!r}: must be in (0, 1]")
+        errors.rate("quantile", self.quantile)
 
     def _first(self) -> object:
         return self.start

@@ -111,7 +111,8 @@ def run(args: argparse.Namespace) -> list[Row]:
         flush=True,
     )
     pool, test = split(encode(images, device=args.device), [size + args.public, args.test], seed=0)
-    task = make_task(pool, test, private=size, public=args.public, seed=0)
+    public, private = split(pool, [args.public, size], seed=0)
+    task = make_task(private, public, test, sorted(np.unique(images.y).tolist()))
     print(f"{size} private, {args.public} public, {args.test} test records of {len(task.classes)} classes")
     out.mkdir(parents=True, exist_ok=True)
     rows = [
@@ -197,13 +198,13 @@ def _pictures(rows: Sequence[Row], folder: Path) -> None:
     least = 100 * min(row.accuracy for row in rows)
     axes.set_xlim(left=max(0.0, 10 * (least // 10 - 1)), right=104)
     axes.invert_yaxis()
-    claim = next((row.certificate.guarantee for row in rows if row.certificate is not None), None)
-    private = "" if claim is None else f"blue: ({claim.epsilon:.3g}, {claim.delta:g})-DP; "
-    axes.set(
-        xlabel="test accuracy, % (cut off on the left)", title=f"{private}grey: not private, or public records alone"
-    )
-    pictures.save(figure, folder / "accuracy.png")
+    title = "grey: not private, or public records alone"
     certificate = next((row.certificate for row in rows if row.certificate is not None), None)
+    if certificate is not None:
+        claim = certificate.guarantee
+        title = f"blue: ({claim.epsilon:.3g}, {claim.delta:g})-DP; {title}"
+    axes.set(xlabel="test accuracy, % (cut off on the left)", title=title)
+    pictures.save(figure, folder / "accuracy.png")
     if certificate is not None:
         pictures.save(pictures.tradeoff(certificate.run, relation=certificate.relation), folder / "privacy.png")
 

@@ -39,6 +39,7 @@ from learners.gradients.exact import (
 )
 from learners.gradients.network import NetworkGradient
 from learners.gradients.softmax import SoftmaxGradient, exact_residuals, public_gradient
+from privcalc import errors
 
 __all__ = ["DOPESGD", "Augment", "ShiftedGradient", "UserGradient", "shift_and_flip"]
 
@@ -59,7 +60,6 @@ class DOPESGD(DPSGD):
 
     Args:
         origin: "public": the mean gradient of public records; "history": the last noisy mean gradient; "none": DP-SGD.
-        max_origin: λ of eq. (2): longer origins are scaled to this norm; None does not.
         start: "warm": train on public records first; "cold": from 0, or the network's own start.
         extended: let public records take part in the sampled sums too, at the same rate; they need no noise.
         public_batch: records in the batch that the public origin is taken from; None takes all.
@@ -68,8 +68,7 @@ class DOPESGD(DPSGD):
         ensemble: how many of the last iterates decide; releasing all of them is already paid for.
         combine: how they do: "vote", "logits" (mean), "weights" (mean).
         classes, epsilon, delta, sample_rate, noise_multiplier, steps, sampler, records, relation: see :class:`DPSGD`.
-        clip_norm, learning_rate, momentum, weight_decay, ema, model, public_weight_decay, public_steps: see
-            :class:`DPSGD`.
+        clip_norm, learning_rate, momentum, weight_decay, model, public_weight_decay, public_steps: see :class:`DPSGD`.
         device, ledger, seed, progress: see :class:`DPSGD`.
 
     Example:
@@ -83,7 +82,6 @@ class DOPESGD(DPSGD):
 
     page: ClassVar[str] = "dope.md"
     origin: Literal["public", "history", "none"] = "public"
-    max_origin: float | None = None
     start: Literal["warm", "cold"] = "warm"
     extended: bool = False
     public_batch: int | None = None
@@ -93,26 +91,16 @@ class DOPESGD(DPSGD):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        choices = {
-            "origin": ("public", "history", "none"),
-            "start": ("warm", "cold"),
-            "combine": ("vote", "logits", "weights"),
-        }
-        for name, allowed in choices.items():
-            if getattr(self, name) not in allowed:
-                raise pc.PrivcalcError(
-                    f"{name} = {getattr(self, name)!r}: must be one of {', '.join(map(repr, allowed))}"
-                )
-        if isinstance(self.ensemble, bool) or self.ensemble < 1:
-            raise pc.PrivcalcError(f"ensemble = {self.ensemble!r}: must be a whole number >= 1")
+        errors.one_of("origin", self.origin, "public", "history", "none")
+        errors.one_of("start", self.start, "warm", "cold")
+        errors.one_of("combine", self.combine, "vote", "logits", "weights")
+        errors.count("ensemble", self.ensemble, least=1)
+        if self.public_batch is not None:
+            errors.count("public_batch", self.public_batch, least=1)
         if self.extended and self.sample_rate is None:
             raise pc.PrivcalcError(
                 "sample_rate = None: must be given for extended=True: public records are drawn with it, too"
             )
-        if self.max_origin is not None and not self.max_origin > 0:
-            raise pc.PrivcalcError(f"max_origin = {self.max_origin!r}: must be > 0, or None")
-        if self.public_batch is not None and self.public_batch < 1:
-            raise pc.PrivcalcError(f"public_batch = {self.public_batch!r}: must be a whole number >= 1, or None")
 
     def _are_users(self, shape: tuple[int, ...], labels: tuple[int, ...]) -> bool:
         users = len(shape) > 2 and len(labels) == 2 and shape[:2] == labels
@@ -149,23 +137,19 @@ class DOPESGD(DPSGD):
 
     def _origin(self, theta: Tensor, last: Tensor, public: tuple[Tensor, Tensor] | None) -> Tensor:
         """ĝ: from public records, or from what was released."""
-        found = torch.zeros_like(theta)
         if self.origin == "history":
-            found = last
-        elif self.origin == "public" and public is not None:
-            features, labels = public
-            if self.public_batch is not None:
-                chosen = torch.randperm(len(labels), generator=self._chance)[: self.public_batch]
-                features, labels = features[chosen], labels[chosen]
-            if self.augment is not None:
-                features, labels = self.augment(features, labels, self._chance)
-            if self.model is None:
-                found = public_gradient(theta, features, labels) / len(labels)
-            else:
-                found = NetworkGradient(self._network, theta).public_mean(features, labels)
-        return (
-            found if self.max_origin is None else found * (self.max_origin / max(self.max_origin, float(found.norm())))
-        )
+            return last
+        if self.origin == "none" or public is None:
+            return torch.zeros_like(theta)
+        features, labels = public
+        if self.public_batch is not None:
+            chosen = torch.randperm(len(labels), generator=self._chance)[: self.public_batch]
+            features, labels = features[chosen], labels[chosen]
+        if self.augment is not None:
+            features, labels = self.augment(features, labels, self._chance)
+        if self.model is not None:
+            return NetworkGradient(self._network, theta).public_mean(features, labels)
+        return public_gradient(theta, features, labels) / len(labels)
 
     def _shifted(
         self, theta: Tensor, origin: Tensor, *, users: bool = False

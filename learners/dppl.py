@@ -26,11 +26,15 @@ from learners.frame.learner import Learner
 from learners.frame.plan import Plan
 from learners.frame.records import PrivateRecords
 from learners.gradients.exact import ROUNDING, Exact, Rows, clipped, groups, linear, summed, unit
+from privcalc import errors
 
-__all__ = ["DPPLMean", "pool", "shrunk"]
+__all__ = ["DPPLMean", "shrunk"]
 
 SHARES = (5 / 64, 7 / 64, 52 / 64)
 """How the budget for the sums is shared between the steps (paper, §4.1)."""
+
+COUNTS = 0.02
+"""The part of the budget for the noisy counts; only the first step pays for them."""
 
 
 @dataclass(kw_only=True, eq=False)
@@ -46,10 +50,8 @@ class DPPLMean(Learner):
         relation: the neighbouring relation.
         radius: the first R, a public constant.
         shares: how the budget is split over the steps; ``(1.0,)`` is the naive clipped mean.
-        count_share: the part of the budget for the noisy counts; only the first step pays for them.
         spread: a public guess of the standard deviation of a coordinate within a class; sets the later radii. None
             keeps R.
-        k_pool: average so many neighbouring coordinates before anything else (paper: 1 to 64).
         device: torch device.
         ledger: file of the ledger; None keeps it in memory.
         seed: reproducible noise, without any privacy.
@@ -68,20 +70,13 @@ class DPPLMean(Learner):
     epsilon: float
     radius: float = 1.0
     shares: Sequence[float] = SHARES
-    count_share: float = 0.02
     spread: float | None = None
-    k_pool: int = 1
 
     def __post_init__(self) -> None:
         self.shares = tuple(self.shares)
         if not self.shares or min(self.shares) <= 0 or not math.isclose(sum(self.shares), 1.0):
             raise pc.PrivcalcError(f"shares = {self.shares!r}: must be positive, with sum 1")
-        if not 0 < self.count_share < 1:
-            raise pc.PrivcalcError(f"count_share = {self.count_share!r}: must be in (0, 1)")
-        if not 0 < self.radius < math.inf:
-            raise pc.PrivcalcError(f"radius = {self.radius!r}: must be > 0")
-        if isinstance(self.k_pool, bool) or self.k_pool < 1:
-            raise pc.PrivcalcError(f"k_pool = {self.k_pool!r}: must be a whole number >= 1")
+        errors.positive("radius", self.radius)
 
     def plan(self) -> Plan:
         """One Gaussian release per step, with noise in proportion to 1/√share; the accountant sets the scale."""
@@ -95,21 +90,19 @@ class DPPLMean(Learner):
     @property
     def _budget(self) -> list[float]:
         """ρ of each step, as shares of 1; the counts are part of the first."""
-        rest = 1 - self.count_share
-        return [share * rest + (self.count_share if step == 0 else 0.0) for step, share in enumerate(self.shares)]
+        return [share * (1 - COUNTS) + (COUNTS if step == 0 else 0.0) for step, share in enumerate(self.shares)]
 
     def _train(self, private: PrivateRecords, plan: Plan, count: int, public: tuple[Tensor, Tensor] | None) -> Tensor:
-        size = len(self.classes)
-        features = math.ceil(private.shape[0] / self.k_pool)
-        centres, radius = torch.zeros((size, features), device=self.device, dtype=torch.float64), self.radius
+        size, features, radius = len(self.classes), private.shape[0], self.radius
+        centres = torch.zeros((size, features), device=self.device, dtype=torch.float64)
         counts = torch.ones(size, device=self.device, dtype=torch.float64)
         for step, share in enumerate(self._budget):
             mechanism = pc.Gaussian(plan.noise_multiplier / math.sqrt(share))
             # The count rides along in the first step, scaled so that it takes its share of that step's ρ.
             weight = 0.0
             if step == 0:
-                weight = radius * math.sqrt(self.count_share / (self.shares[0] * (1 - self.count_share)))
-            contribution = ClassSums(centres, radius, weight, self.k_pool)
+                weight = radius * math.sqrt(COUNTS / (self.shares[0] * (1 - COUNTS)))
+            contribution = ClassSums(centres, radius, weight)
             bound = contribution.sensitivity(self.relation)
             noisy = private.noisy_sum(contribution, mechanism, bound)
             if weight:
@@ -132,8 +125,7 @@ class DPPLMean(Learner):
 
     def _scores(self, features: Tensor) -> Tensor:
         """Cosine similarity to the prototypes: noise makes them longer, and distances would favour the shortest."""
-        rows, prototypes = pool(features, self.k_pool), self.weights_
-        return torch.nn.functional.normalize(rows) @ torch.nn.functional.normalize(prototypes).T
+        return torch.nn.functional.normalize(features) @ torch.nn.functional.normalize(self.weights_).T
 
 
 @dataclass(frozen=True)
@@ -143,7 +135,6 @@ class ClassSums(Exact):
     centres: Tensor
     radius: float
     weight: float
-    k_pool: int
 
     def sensitivity(self, relation: pc.Relation) -> float:
         """C with which the accountant's unit is right.
@@ -165,7 +156,7 @@ class ClassSums(Exact):
         total = torch.zeros((size, width + 1), device=labels.device, dtype=torch.float64)
         weight = math.floor(self.weight / step * (1 - ROUNDING))
         for part, y in rows.blocks(labels):
-            points = clipped(pool(part.values(), self.k_pool) - self.centres[y], self.radius, step, dim=1)
+            points = clipped(part.values() - self.centres[y], self.radius, step, dim=1)
             total.index_add_(0, y, torch.cat([points, torch.full_like(points[:, :1], weight)], dim=1))
         return total
 
@@ -189,23 +180,3 @@ def shrunk(centres: Tensor, noise: Tensor, radius: float) -> Tensor:
     factor = (1 - centres.shape[1] * noise.square() / square).clamp_min(0.0)
     factor = torch.minimum(factor, radius * square.rsqrt())
     return centres * factor.unsqueeze(1)
-
-
-def pool(features: Tensor, size: int) -> Tensor:
-    """Means of ``size`` neighbouring coordinates, never longer than what was given.
-
-    Each row's is computed from itself alone, bit for bit.
-
-    Example:
-        >>> pool(torch.tensor([[1.0, 3.0, 5.0]]), 2)
-        tensor([[2., 5.]])
-    """
-    if size == 1:
-        return features
-    width = features.shape[1]
-    whole = torch.nn.functional.pad(features, (0, -width % size))
-    total = whole[:, ::size]
-    for i in range(1, size):
-        total = total + whole[:, i::size]
-    starts = torch.arange(0, width, size, device=features.device)
-    return total / (width - starts).clamp(max=size).to(features.dtype)

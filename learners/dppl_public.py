@@ -2,7 +2,9 @@
 
 Wahdany et al. 2024, Algorithm 1.
 
-    u_c(ê) = Σ_{i of class c} clip(1 + cos(e_i, ê), d_min, d_max) − d_min,    P(ê) ∝ exp(ε·u_c(ê)/(d_max − d_min))
+    u_c(ê) = Σ_{i of class c} (1 + cos(e_i, ê)),    P(ê) ∝ exp(ε·u_c(ê)/2)
+
+which is the paper's with its clip from 0 to 2, where it cuts nothing.
 
 Every class of the public list gets a prototype, a uniform one if it is empty. Add-or-remove-one: ε-DP over all classes
 together, because a record belongs to one; replace-one: 2ε. Proof, and what the paper printed wrongly:
@@ -13,7 +15,6 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -26,7 +27,7 @@ import privcalc as pc
 from learners.frame.learner import Learner
 from learners.frame.plan import Plan
 from learners.frame.records import PrivateRecords, as_features
-from learners.gradients.exact import clipped, integers, score_unit
+from learners.gradients.exact import clipped, integers
 
 __all__ = ["CosineUtility", "DPPLPublic"]
 
@@ -45,9 +46,6 @@ class DPPLPublic(Learner):
         epsilon: ε of the guarantee under ``relation``; pure, so that δ is 0.
         relation: the neighbouring relation.
         k: prototypes per class, drawn as one set (paper, Appendix C.3, with the right multiplicities).
-        d_min: lower end of the clip of 1 + cos, public (paper: 0 to 2).
-        d_max: upper end.
-        block: most numbers held in a block of similarities.
         self_training: see :class:`WhitenedGD`; whatever the strength, which is not known.
         device: torch device.
         ledger: file of the ledger; None keeps it in memory.
@@ -70,14 +68,7 @@ class DPPLPublic(Learner):
     delta: float = field(default=0.0, init=False)
     epsilon: float
     k: int = 1
-    d_min: float = 0.0
-    d_max: float = 2.0
-    block: int = 16_000_000
     self_training: bool = False
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.d_min < self.d_max <= 2:
-            raise pc.PrivcalcError(f"d_min = {self.d_min!r}, d_max = {self.d_max!r}: must be 0 <= d_min < d_max <= 2")
 
     def plan(self) -> Plan:
         """One choice per class, over disjoint records: all of them cost one (``proofs/ledger.md``, §7)."""
@@ -104,10 +95,10 @@ class DPPLPublic(Learner):
         assert public is not None
         if len(public[0]) < self.k:
             raise pc.PrivcalcError(f"X_public: must be at least k = {self.k} candidates, not {len(public[0])}")
-        utility = CosineUtility(public[0], len(self.classes), self.d_min, self.d_max, self.block)
+        utility = CosineUtility(public[0], len(self.classes))
         mechanism = plan.step
         assert isinstance(mechanism, (pc.ExponentialMechanism, pc.TopK))
-        chosen = private.select(utility, mechanism, self.d_max - self.d_min, monotone=True)
+        chosen = private.select(utility, mechanism, 2.0, monotone=True)
         self.chosen_ = np.asarray(chosen).reshape(len(self.classes), self.k)
         return as_features(public[0][torch.from_numpy(self.chosen_)], self.device)
 
@@ -131,63 +122,34 @@ class CosineUtility:
     Args:
         candidates: shape (m, d); a float16 memory map is read block by block.
         classes: how many.
-        d_min: lower end of the clip.
-        d_max: upper end.
-        block: most similarities at a time.
+        block: most numbers held in a block.
     """
 
     candidates: Tensor
     classes: int
-    d_min: float
-    d_max: float
     block: int = 16_000_000
 
     def scores(self, features: Tensor, labels: Tensor) -> NDArray[np.generic]:
-        """The scores, of shape (classes, m).
+        """The scores, of shape (classes, m): n_c + ⟨Σ_i e_i, ê⟩, all of norm 1.
 
-        No record raises one by more than d_max − d_min, or lowers it, as computed (``proofs/sums.md``).
+        No record raises one by more than 2, or lowers it, as computed (``proofs/sums.md``).
         """
-        found, whole = np.empty((self.classes, len(self.candidates))), self.d_min <= 0 and self.d_max >= 2
-        order, ends = (
-            torch.argsort(labels, stable=True),
-            torch.bincount(labels, minlength=self.classes).cumsum(0).tolist(),
-        )
-        starts = [0, *ends[:-1]]
-
-        def rows(start: int, end: int, height: int) -> Iterator[Tensor]:
-            """The features of one class, scaled to norm 1, in blocks."""
-            for j in range(start, end, height):
-                yield _integral(features[order[j : min(j + height, end)]], BITS)
-
-        width = max(1, min(len(self.candidates), self.block // max(1, features.shape[1])))
-        if whole:  # no clip can bite: the sum of cosines is the cosine with the sum
-            sums = torch.zeros((self.classes, features.shape[1]), device=features.device, dtype=torch.float64)
-            for label, (start, end) in enumerate(zip(starts, ends, strict=True)):
-                for part in rows(start, end, width):
-                    sums[label] += part.sum(dim=0)
-            counts = torch.bincount(labels, minlength=self.classes).unsqueeze(1).double()
-        for i in range(0, len(self.candidates), width):
-            bits = min(20, BITS - math.isqrt(features.shape[1]).bit_length()) if whole else BITS
-            some = _integral(as_features(self.candidates[i : i + width], str(features.device)), bits)
-            if whole:
-                high = (sums * 2.0**-BITS).round()
-                low = (sums - high * 2.0**BITS) @ some.T
-                # Both are exact, so that their sum is rounded once.
-                exact = (high @ some.T + counts * 2.0**bits) + low * 2.0**-BITS
-                found[:, i : i + width] = (exact * 2.0**-bits).cpu().numpy()
-                continue
-            step = score_unit(self.d_max - self.d_min)
-            for label, (start, end) in enumerate(zip(starts, ends, strict=True)):
-                total = torch.zeros(len(some), device=features.device, dtype=torch.float64)
-                for part in rows(start, end, max(1, self.block // len(some))):
-                    terms = (
-                        (part @ some.T)
-                        .mul_(2.0 ** (-2 * BITS))
-                        .add_(1 - self.d_min)
-                        .clamp_(0.0, self.d_max - self.d_min)
-                    )
-                    total += terms.mul_(1 / step).floor_().sum(dim=0)
-                found[label, i : i + width] = (total * step).cpu().numpy()
+        found = np.empty((self.classes, len(self.candidates)))
+        height = max(1, self.block // max(1, features.shape[1]))
+        counts = torch.bincount(labels, minlength=self.classes)
+        sums = torch.zeros((self.classes, features.shape[1]), device=features.device, dtype=torch.float64)
+        order = torch.split(torch.argsort(labels, stable=True), counts.tolist())
+        for label, own in enumerate(order):
+            for part in torch.split(own, height):
+                sums[label] += _integral(features[part], BITS).sum(dim=0)
+        high = (sums * 2.0**-BITS).round()
+        low = sums - high * 2.0**BITS
+        bits = min(20, BITS - math.isqrt(features.shape[1]).bit_length())
+        for i in range(0, len(self.candidates), height):
+            some = _integral(as_features(self.candidates[i : i + height], str(features.device)), bits).T
+            # Both products are exact, so that their sum is rounded once.
+            exact = (high @ some + counts.unsqueeze(1).double() * 2.0**bits) + (low @ some) * 2.0**-BITS
+            found[:, i : i + height] = (exact * 2.0**-bits).cpu().numpy()
         return found
 
 

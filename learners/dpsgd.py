@@ -1,6 +1,6 @@
 """DP-SGD: noisy sums of clipped per-example gradients over sampled batches (Abadi et al. 2016), linear or any network.
 
-    v ← β·v + (Σ_{i in batch} clip(g_i) + N(0, (zC)² I))/b,    θ ← θ − η(v + λθ),    θ̄ ← γθ̄ + (1 − γ)θ
+    v ← β·v + (Σ_{i in batch} clip(g_i) + N(0, (zC)² I))/b,    θ ← θ − η(v + λθ)
 
 b is the public expected batch size. Proof: ``proofs/dpsgd.md``.
 """
@@ -21,6 +21,7 @@ from learners.frame.plan import Plan
 from learners.frame.records import PrivateRecords
 from learners.gradients.network import NetworkGradient, flatten, unflatten
 from learners.gradients.softmax import SoftmaxGradient, train_public
+from privcalc import errors
 
 __all__ = ["DPSGD"]
 
@@ -47,7 +48,6 @@ class DPSGD(SampledDescent):
         learning_rate: η; None takes (1 − momentum) times :meth:`Plan.learning_rate`, for a network 0.5.
         momentum: β in [0, 1).
         weight_decay: λ.
-        ema: γ in [0, 1): an exponential moving average of the iterates is what is released; 0 releases the last.
         model: makes the network, with weights that giving it declares to be public; None is softmax regression on flat
             features.
         public_weight_decay: λ of the summed loss of public records; of a network, its weight decay.
@@ -71,15 +71,13 @@ class DPSGD(SampledDescent):
     page: ClassVar[str] = "dpsgd.md"
     momentum: float = 0.0
     weight_decay: float = 0.0
-    ema: float = 0.0
     model: Callable[[], nn.Module] | None = None
     public_weight_decay: float = 1e-2
     public_steps: int = 200
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not (0 <= self.momentum < 1 and 0 <= self.ema < 1):
-            raise pc.PrivcalcError(f"momentum = {self.momentum!r}, ema = {self.ema!r}: must be in [0, 1)")
+        errors.real("momentum", self.momentum, "in [0, 1)", low=0.0, high=1.0, open_high=True)
 
     def _first(self) -> object:
         if self.model is None:
@@ -97,21 +95,14 @@ class DPSGD(SampledDescent):
     def _iterates(
         self, private: PrivateRecords, plan: Plan, count: int, public: tuple[Tensor, Tensor] | None
     ) -> Iterator[Tensor]:
-        """θ̄₁, …, θ̄_T."""
-        batch = self._batch(plan, count)
-        theta = self._start(private, public)
-        noisy, velocity, mean, rate = (
-            torch.zeros_like(theta),
-            torch.zeros_like(theta),
-            theta.clone(),
-            self._rate(plan, batch),
-        )
+        """θ₁, …, θ_T."""
+        batch, theta = self._batch(plan, count), self._start(private, public)
+        noisy, velocity, rate = torch.zeros_like(theta), torch.zeros_like(theta), self._rate(plan, batch)
         for _ in self._steps(plan):
             noisy = self._noisy_mean(private, plan.step, batch, theta, noisy, public).to(theta.dtype)
             velocity = self.momentum * velocity + noisy
             theta = theta - rate * (velocity + self.weight_decay * theta)
-            mean = self.ema * mean + (1 - self.ema) * theta
-            yield mean
+            yield theta
 
     def _noisy_mean(
         self,

@@ -19,10 +19,10 @@ import torch
 from torch import Tensor
 
 import privcalc as pc
-from learners.frame.descent import Descent, stable_rate
+from learners.frame.descent import Descent
 from learners.frame.plan import Plan
 from learners.frame.records import PrivateRecords
-from learners.gradients.softmax import SoftmaxGradient, gradient_norms, into_ball, one_pass, train_public
+from learners.gradients.softmax import SoftmaxGradient, gradient_norms, into_ball, train_public
 
 __all__ = ["NoisyGD", "best_weight_decay"]
 
@@ -32,8 +32,7 @@ class NoisyGD(Descent):
     """Softmax regression by noisy gradient descent: Fully-Private without public records, warm with them.
 
     Public records, if given to ``fit``, train the start and the reference; that is the baseline *public start* when
-    ``clip_quantile`` also takes the clip norm from them, and AdaMix's theoretical Algorithm 3 with
-    ``public_gradient=True``, ``curvature``, and both ``schedule`` and ``average`` "theorem".
+    ``clip_quantile`` also takes the clip norm from them. In each step they take part in ``AdaMix``.
 
     Args:
         classes: the public list of classes.
@@ -52,9 +51,6 @@ class NoisyGD(Descent):
         average: "last" iterate, or "theorem": 2/(T(T + 1))·Σ t·w_t.
         radius: project onto the ball of this radius around 0; None does not.
         public_weight_decay: λ of the summed loss of public records (paper: 1e-2).
-        public_gradient: add the gradient of the public records to every step.
-        curvature: c; public training is then one pass with η_t = 2/(c(t + 1)), a record at a time, instead of to
-            convergence.
         device: torch device.
         ledger: file of the ledger; None keeps it in memory.
         seed: reproducible noise, without any privacy.
@@ -77,12 +73,8 @@ class NoisyGD(Descent):
     average: Literal["last", "theorem"] = "last"
     radius: float | None = None
     public_weight_decay: float = 1e-2
-    public_gradient: bool = False
-    curvature: float | None = None
 
     def __post_init__(self) -> None:
-        if self.curvature is not None and not self.curvature > 0:
-            raise pc.PrivcalcError(f"curvature = {self.curvature!r}: must be > 0")
         if self.schedule == "theorem" and not self.weight_decay > 0:
             raise pc.PrivcalcError(f"weight_decay = {self.weight_decay!r}: must be > 0 for schedule='theorem'")
 
@@ -92,18 +84,15 @@ class NoisyGD(Descent):
 
     def _train(self, private: PrivateRecords, plan: Plan, count: int, public: tuple[Tensor, Tensor] | None) -> Tensor:
         reference, clip_norm = self._start(private, public)
-        reference = into_ball(reference, self.radius)
-        shared = public if self.public_gradient else None
-        constant = self._rate(plan, count, clip_norm, shared)
+        reference, constant = into_ball(reference, self.radius), self._rate(plan, count, clip_norm)
         iterates = self._descend(
             private,
             plan,
             reference,
-            count + (0 if shared is None else len(shared[1])),
+            count,
             rate=lambda t, _: 2 / (self.weight_decay * (t + 1)) if self.schedule == "theorem" else constant,
             clip=lambda _: clip_norm,
             release=self._releases(private, plan, clip_norm),
-            shared=shared,
             decay=lambda weights: self.weight_decay * (weights - reference),
             radius=self.radius,
         )
@@ -119,12 +108,11 @@ class NoisyGD(Descent):
         """What each step asks for its noisy sum; None is a release of the plan."""
         return None
 
-    def _rate(self, plan: Plan, count: int, clip_norm: float, shared: tuple[Tensor, Tensor] | None) -> float:
-        """As given, or by the rule; where public records take part, so that their loss cannot grow."""
+    def _rate(self, plan: Plan, count: int, clip_norm: float) -> float:
+        """As given, or by the rule."""
         if self.learning_rate is not None:
             return self.learning_rate
-        found = plan.learning_rate(count, clip_norm, len(self.classes), weight_decay=self.weight_decay)
-        return found if shared is None else min(found, stable_rate(shared[0], count + len(shared[1])))
+        return plan.learning_rate(count, clip_norm, len(self.classes), weight_decay=self.weight_decay)
 
     def _start(self, private: PrivateRecords, public: tuple[Tensor, Tensor] | None) -> tuple[Tensor, float]:
         """Reference and clip norm, from public records."""
@@ -132,13 +120,8 @@ class NoisyGD(Descent):
         if public is None:
             if self.clip_quantile is not None:
                 raise pc.PrivcalcError("clip_quantile: must come with public records")
-            if self.public_gradient:
-                raise pc.PrivcalcError("public_gradient: must come with public records")
             return zeros, self.clip_norm
-        if self.curvature is None:
-            start = train_public(*public, start=zeros, weight_decay=self.public_weight_decay)
-        else:
-            start = one_pass(*public, start=zeros, curvature=self.curvature, radius=self.radius)
+        start = train_public(*public, start=zeros, weight_decay=self.public_weight_decay)
         return start, clip_at(self.clip_quantile, start, public) if self.clip_quantile is not None else self.clip_norm
 
 

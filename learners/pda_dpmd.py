@@ -12,7 +12,6 @@ Proof, and what the paper printed wrongly: ``proofs/pda_dpmd.md``.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -23,14 +22,10 @@ import privcalc as pc
 from learners.frame.descent import SampledDescent
 from learners.frame.plan import Plan, make_plan
 from learners.frame.records import PrivateRecords
-from learners.gradients.exact import Matrix, OuterProducts, Rows
-from learners.gradients.softmax import SoftmaxGradient, into_ball, public_gradient, train_public
+from learners.gradients.softmax import SoftmaxGradient, public_gradient, train_public
+from privcalc import errors
 
-__all__ = ["PDADPMD", "SquaredGradient", "mirror_step", "private_share", "quadratic_map", "top_curvature"]
-
-
-HALVINGS = 30
-"""Of the interval that holds a multiplier: to 1e-9 of it, where the minimiser errs more."""
+__all__ = ["PDADPMD", "mirror_step", "private_share", "top_curvature"]
 
 
 @dataclass(kw_only=True, eq=False)
@@ -43,7 +38,6 @@ class PDADPMD(SampledDescent):
             first K steps are private, the others are neither drawn nor charged.
         curvature: λ of Ψ over the largest curvature of the public loss at the start: every direction is at least so
             steep.
-        radius: the least is taken over the ball of this radius around the public model; None takes it over all.
         classes, epsilon, delta, noise_multiplier, steps, sampler, records, clip_norm, relation, device, ledger, seed:
             see :class:`DPSGD`.
         sample_rate, learning_rate, public_weight_decay, progress: see there, too. ``sample_rate=1`` is the paper's full
@@ -62,19 +56,13 @@ class PDADPMD(SampledDescent):
     update: Literal["mirror", "first order"] = "mirror"
     horizon: int = 200
     curvature: float = 1.0
-    radius: float | None = None
     public_weight_decay: float = 1e-2
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.update not in {"mirror", "first order"}:
-            raise pc.PrivcalcError(f"update = {self.update!r}: must be 'mirror' or 'first order'")
-        if not self.curvature > 0:
-            raise pc.PrivcalcError(
-                f"curvature = {self.curvature!r}: must be > 0, so that the mirror map is strongly convex"
-            )
-        if self.horizon < 1 or not (self.radius is None or self.radius > 0):
-            raise pc.PrivcalcError(f"horizon = {self.horizon!r}, radius = {self.radius!r}: must be > 0")
+        errors.one_of("update", self.update, "mirror", "first order")
+        errors.positive("curvature", self.curvature)  # so that the mirror map is strongly convex
+        errors.count("horizon", self.horizon, least=1)
 
     def plan(self) -> Plan:
         """T releases; of the first-order variant at most K, the others having weight 0."""
@@ -92,41 +80,34 @@ class PDADPMD(SampledDescent):
         noise = found.noise_multiplier  # was given, with ε
         return Plan.of(self._step(noise) * self.horizon, noise, self.delta, self.relation)
 
-    def _start(self, private: PrivateRecords, public: tuple[Tensor, Tensor]) -> Tensor:
-        """The public model."""
-        return train_public(*public, start=self._zeros(private.shape[-1]), weight_decay=self.public_weight_decay)
-
     def _train(self, private: PrivateRecords, plan: Plan, count: int, public: tuple[Tensor, Tensor] | None) -> Tensor:
         if public is None:
             raise pc.PrivcalcError("X_public, y_public: PDA-DPMD takes its mirror map from labelled public records")
         batch = self._batch(plan, count)
-        start = self._start(private, public)
+        theta = train_public(*public, start=self._zeros(private.shape[-1]), weight_decay=self.public_weight_decay)
         rate = self.learning_rate
         if rate is None:
             rate = plan.learning_rate(batch, self.clip_norm, len(self.classes))
-        theta, average, each = start, torch.zeros_like(start), plan.releases // plan.steps
-        least = self.curvature * max(top_curvature(start, public[0]), 1e-6)
+        average, each = torch.zeros_like(theta), plan.releases // plan.steps
+        least = self.curvature * max(top_curvature(theta, public[0]), 1e-6)
         for t in self._steps(plan):
             noisy = private.noisy_sum(SoftmaxGradient(theta), plan.step, self.clip_norm) / batch
             if self.update == "mirror":
-                theta = mirror_step(theta, least * rate * noisy, public, least, centre=start, radius=self.radius)
+                theta = mirror_step(theta, least * rate * noisy, public, least)
             else:
                 share = private_share((t - 1) // each, self.horizon)
-                theta = self._near(theta - rate * (share * noisy + (1 - share) * self._slope(theta, public)), start)
+                theta = theta - rate * (share * noisy + (1 - share) * mean_gradient(theta, public))
             average += theta / plan.releases
         if self.update == "mirror":
             return average
         for _ in range(plan.steps, self.steps or 0):  # beyond K
-            theta = self._near(theta - rate * self._slope(theta, public), start)
+            theta = theta - rate * mean_gradient(theta, public)
         return theta
 
-    def _slope(self, theta: Tensor, public: tuple[Tensor, Tensor]) -> Tensor:
-        """The mean public gradient."""
-        return public_gradient(theta, *public) / len(public[1])
 
-    def _near(self, theta: Tensor, start: Tensor) -> Tensor:
-        """Projected onto the ball around the start."""
-        return theta if self.radius is None else start + into_ball(theta - start, self.radius)
+def mean_gradient(theta: Tensor, public: tuple[Tensor, Tensor]) -> Tensor:
+    """Of public records."""
+    return public_gradient(theta, *public) / len(public[1])
 
 
 def private_share(t: int, horizon: int) -> float:
@@ -165,83 +146,16 @@ def top_curvature(weights: Tensor, features: Tensor, *, steps: int = 50) -> floa
     return size
 
 
-def mirror_step(
-    theta: Tensor,
-    step: Tensor,
-    public: tuple[Tensor, Tensor],
-    curvature: float,
-    *,
-    centre: Tensor | None = None,
-    radius: float | None = None,
-) -> Tensor:
+def mirror_step(theta: Tensor, step: Tensor, public: tuple[Tensor, Tensor], curvature: float) -> Tensor:
     """argmin_w ⟨step, w⟩ + B_Ψ(w, θ), Ψ the mean public loss + curvature/2·‖w‖², by L-BFGS: ∇Ψ(w) = ∇Ψ(θ) − step.
-
-    With a radius, over ‖w − centre‖ ≤ radius: where the free one is outside, it has a multiplier μ > 0, found by
-    bisection, with which w(μ) = argmin + μ/2·‖w − centre‖² is on the sphere.
 
     Args:
         theta: θ.
         step: η times the noisy gradient.
         public: features and labels.
         curvature: λ > 0.
-        centre: of the ball; θ if None.
-        radius: of the ball; None is no limit.
     """
-    features, labels = public
-    middle = theta if centre is None else centre
-
-    def slope_at(weights: Tensor) -> Tensor:
-        return public_gradient(weights, features, labels) / len(labels) + curvature * weights
-
-    slope = slope_at(theta) - step
-
-    def least(multiplier: float) -> Tensor:
-        # Ψ(w) − ⟨slope, w⟩ + μ/2·‖w − centre‖² = mean loss + (λ + μ)/2·‖w − (slope + μ·centre)/(λ + μ)‖² + constant
-        total = curvature + multiplier
-        target, decay = (slope + multiplier * middle) / total, total * len(labels)
-        return train_public(features, labels, start=theta, weight_decay=decay, reference=target, steps=50)
-
-    found = least(0.0)
-    if radius is None or float((found - middle).norm()) <= radius:
-        return found
-    # ∇Ψ is monotone, so that μ·‖w − centre‖ ≤ ‖slope − ∇Ψ(centre)‖
-    low, high = 0.0, float((slope - slope_at(middle)).norm()) / radius
-    for _ in range(HALVINGS):
-        multiplier = 0.5 * (low + high)
-        outside = float((least(multiplier) - middle).norm()) > radius
-        low, high = (multiplier, high) if outside else (low, multiplier)
-    return middle + into_ball(least(high) - middle, radius)
-
-
-@dataclass(frozen=True)
-class SquaredGradient(OuterProducts):
-    """Linear regression, loss (xᵀθ − y)²: gradient 2(xᵀθ − y)·x. Labels are real numbers."""
-
-    theta: Tensor
-
-    def residuals(self) -> Callable[[Rows, Tensor], Tensor]:
-        """2(xᵀθ − y)."""
-        theta = Matrix.of(self.theta.unsqueeze(1))
-        return lambda rows, labels: 2 * (theta.times(rows) - labels)
-
-    def clipped_sum(self, features: Tensor | Rows, labels: Tensor, clip_norm: float) -> Tensor:
-        """Shape (features,)."""
-        return super().clipped_sum(features, labels, clip_norm).squeeze(1)
-
-
-def quadratic_map(features: Tensor, ridge: float) -> Tensor:
-    """The mirror map of public linear regression, with Hessian XᵀX/n + ridge·I.
-
-    It is scaled to smallest eigenvalue 1 (paper, Appendix E).
-
-    A mirror step is then exact: θ − η·H⁻¹·(noisy gradient).
-
-    Example:
-        >>> quadratic_map(torch.tensor([[2.0, 0.0], [0.0, 1.0]]), 0.5)
-        tensor([[2.5000, 0.0000],
-                [0.0000, 1.0000]])
-    """
-    hessian = features.T @ features / len(features)
-    hessian = hessian + ridge * torch.eye(hessian.shape[0], device=hessian.device, dtype=hessian.dtype)
-    least: Tensor = torch.linalg.eigvalsh(hessian)[0]
-    return hessian / least
+    slope = mean_gradient(theta, public) + curvature * theta - step
+    # Ψ(w) − ⟨slope, w⟩ = mean loss + λ/2·‖w − slope/λ‖² + constant
+    decay = curvature * len(public[1])
+    return train_public(*public, start=theta, weight_decay=decay, reference=slope / curvature, steps=50)

@@ -38,7 +38,7 @@ class PPSGD(NoisyGD):
         clip_quantile: the first stage's C is this quantile of public gradient norms at 0; None takes ``clip_norm``.
         classes, epsilon, delta, relation, noise_multiplier, steps, records, clip_norm: see :class:`NoisyGD`.
         learning_rate, schedule, weight_decay, average, radius, device, ledger, seed, progress: see :class:`NoisyGD`.
-        public_weight_decay, public_gradient, curvature: not used.
+        public_weight_decay: not used.
 
     Example:
         >>> import numpy as np
@@ -57,8 +57,6 @@ class PPSGD(NoisyGD):
         self.reuse = tuple(self.reuse)
         if not self.reuse or not min(self.reuse) > 0:
             raise pc.PrivcalcError(f"reuse = {self.reuse!r}: must be weights > 0, at least one")
-        if self.public_gradient:
-            raise pc.PrivcalcError("public_gradient = True: must be False: public records come in the second stage")
 
     def _start(self, private: PrivateRecords, public: tuple[Tensor, Tensor] | None) -> tuple[Tensor, float]:
         """0, and the clip norm there."""

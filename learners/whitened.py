@@ -13,7 +13,6 @@ record for itself and costs nothing: GDP(√T/z). How many components, how large
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
@@ -28,6 +27,7 @@ from learners.frame.plan import Plan
 from learners.frame.records import PrivateRecords
 from learners.gradients.softmax import train_public
 from learners.gradients.whitening import whitened, whitening
+from privcalc import errors
 
 __all__ = ["WhitenedGD", "dimensions", "evened"]
 
@@ -99,10 +99,9 @@ class WhitenedGD(Descent):
     self_training: bool = False
 
     def __post_init__(self) -> None:
-        if self.dimension is not None and (isinstance(self.dimension, bool) or not self.dimension >= 1):
-            raise pc.PrivcalcError(f"dimension = {self.dimension!r}: must be a whole number >= 1, or None")
-        if not 0 <= self.ridge < math.inf:
-            raise pc.PrivcalcError(f"ridge = {self.ridge!r}: must be >= 0, and finite")
+        if self.dimension is not None:
+            errors.count("dimension", self.dimension, least=1)
+        errors.epsilon("ridge", self.ridge)
 
     def plan(self) -> Plan:
         """T Gaussian releases."""

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from tqdm import tqdm
 
 import privcalc as pc
+from benchmarks.learners.corpora import mnist_files
 from benchmarks.learners.grid import Source
 from benchmarks.learners.run import sources
-from learners.data.sources import Data, mnist_files
+from learners.data.sources import Data
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Picture

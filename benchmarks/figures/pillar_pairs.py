@@ -14,12 +14,12 @@ from benchmarks.figures.means import CLEARLY, distinct, seeds
 from benchmarks.learners.grid import FASHION, NEWS, PIXELS, Setting, task_of
 from benchmarks.learners.methods import DELTA, FULL, Method
 from benchmarks.learners.results import show
+from examples.pillar_selection import PILLARSelection
 from learners.data.sources import Data
 from learners.data.tasks import Task
 from learners.gradients.softmax import train_public
 from learners.noisy_gd import NoisyGD
 from learners.pillar import PILLAR, projection
-from learners.pillar_selection import PILLARSelection
 
 __all__ = ["FIGURES", "pair", "separability"]
 

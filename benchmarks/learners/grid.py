@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.learners.methods import BASELINES, METHODS
+from benchmarks.learners.tasks import drawn_task, minority
 from learners.data.sources import Data
-from learners.data.tasks import Task, make_task, minority
+from learners.data.tasks import Task
 
 __all__ = ["GRIDS", "Cell", "Setting", "Source", "cells", "packed", "run", "task_of", "unpacked"]
 
@@ -22,7 +23,7 @@ LEVELS = (0.1, 1.0, 3.0)
 
 @dataclass(frozen=True)
 class Setting:
-    """How a task is made of a source: see :func:`learners.data.tasks.make_task`."""
+    """How a task is made of a source: see :func:`benchmarks.learners.tasks.drawn_task`."""
 
     source: str
     private: int
@@ -212,7 +213,7 @@ def unpacked(text: str, size: int | None = None) -> NDArray[np.bool_]:
 
 def task_of(setting: Setting, source: Source, seed: int) -> Task:
     """The split that a seed draws."""
-    return make_task(
+    return drawn_task(
         source.pool,
         source.test,
         private=setting.private,

@@ -70,8 +70,8 @@ was not at its best on digits either. No value was read off these test records. 
 version of this page had both corpora, and what it showed (steps capped in the wrong unit, too few passes,
 DPPL-Public's candidates) is why these rules were made. Tuned learners would do better, and would have to pay for it
 (below). Features: EfficientNet-Lite0 (1280 numbers) and MiniLM (384), centred by a public mean, of norm 1. 20
-Newsgroups comes in lower case without marks and digits; MiniLM reads the first 128 pieces of words. PILLARSelection
-is for two classes, and not in these tables.
+Newsgroups comes in lower case without marks and digits; MiniLM reads the first 128 pieces of words. PILLAR's
+Algorithm 2 is for two classes, and not in these tables.
 """
 
 

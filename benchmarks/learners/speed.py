@@ -22,14 +22,13 @@ from torch import Tensor, nn
 
 import privcalc as pc
 from learners.device import add_device
-from learners.dppl_public import CosineUtility
 from learners.frame.records import PrivateRecords
 from learners.gradients.exact import Rows
 from learners.gradients.softmax import SoftmaxGradient, public_gradient, residuals
 from privcalc.files import write_whole
 from privcalc.terminal import command
 
-__all__ = ["main", "measure", "prototypes"]
+__all__ = ["main", "measure"]
 
 RATE, NOISE = 1e-4, 20.0
 Step = Callable[[], object]
@@ -168,31 +167,6 @@ def _ghost(x: Tensor, y: Tensor, classes: int) -> Step:
     return step
 
 
-def prototypes(records: int, features: int, classes: int, candidates: int, device: str = "cpu") -> float:
-    """Rate of DPPL-Public's clipped scores, as a share of that of a matrix product in double precision.
-
-    Example:
-        >>> prototypes(records=500, features=64, classes=2, candidates=400) > 0
-        True
-    """
-    generator = torch.Generator().manual_seed(0)
-    x, some = (torch.randn(size, features, generator=generator).double().to(device) for size in (records, candidates))
-    y = torch.randint(0, classes, (records,), generator=generator).to(device)
-    left, right = (
-        torch.randn(size, device=device, dtype=torch.float64) for size in ((2048, features), (features, 8192))
-    )
-
-    def rate(step: Step, products: int) -> float:
-        step()  # warm
-        start = _now(device)
-        step()
-        return products / (_now(device) - start)
-
-    utility = CosineUtility(some, classes, 0.5, 1.5)
-    product = rate(lambda: left @ right, 2048 * 8192 * features)
-    return rate(lambda: utility.scores(x, y), records * candidates * features) / product
-
-
 @command("python -m benchmarks.learners.speed")
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the table."""
@@ -208,7 +182,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     args = parser.parse_args(arguments)
     warnings.filterwarnings("ignore", module="opacus|torch")
     found = measure(args.records, args.features, args.classes, args.rounds, args.device)
-    share = prototypes(args.records, args.features, args.classes, 10_000, args.device)
     page = [
         f"{args.records} × {args.features}, {args.classes} classes, {args.device}, {torch.get_num_threads()} threads",
         "",
@@ -220,11 +193,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         ratios = (statistics.median(one / other for one, other in turn) for turn in turns)
         figures = [1e3 * statistics.median(seconds), *ratios]
         page.append(f"| {name} | " + " | ".join(f"{figure:.2f}" for figure in figures) + " |")
-    page += [
-        "",
-        "DPPL-Public's clipped scores of 10,000 candidates: "
-        f"{share:.2f} of the rate of a matrix product in double precision",
-    ]
     print("\n".join(page))
     if args.out is not None:
         head = [

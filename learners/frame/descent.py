@@ -15,6 +15,7 @@ from learners.frame.learner import Learner
 from learners.frame.plan import Plan, make_plan
 from learners.frame.records import PrivateRecords
 from learners.gradients.softmax import SoftmaxGradient, into_ball, public_gradient
+from privcalc import errors
 
 __all__ = ["Descent", "SampledDescent", "stable_rate"]
 
@@ -48,9 +49,7 @@ class Descent(Learner):
     def _count(self, size: int) -> int:
         """The public number of records."""
         if self.records is not None:
-            if isinstance(self.records, bool) or not isinstance(self.records, int) or self.records < 1:
-                raise pc.PrivcalcError(f"records = {self.records!r}: must be a whole number >= 1")
-            return self.records
+            return errors.count("records", self.records, least=1)
         if self.relation is pc.ADD_OR_REMOVE_ONE:
             raise pc.PrivcalcError(
                 "records = None: must be a public number of records, "

@@ -30,7 +30,6 @@ __all__ = [
     "integers",
     "linear",
     "projected",
-    "score_unit",
     "summed",
     "unit",
 ]
@@ -77,11 +76,6 @@ def unit(clip_norm: float) -> float:
     """
     mantissa, exponent = math.frexp(clip_norm)
     return math.ldexp(1.0, exponent - (mantissa == 0.5) - GRID)
-
-
-def score_unit(sensitivity: float) -> float:
-    """The power of two that scores are multiples of: coarser, so that doubles hold the sums of 2²⁸ records."""
-    return unit(sensitivity) * 2.0**10
 
 
 def cut_off(total: Tensor, clip_norm: float, parts: int = 1) -> Tensor:

@@ -22,7 +22,6 @@ __all__ = [
     "exact_residuals",
     "gradient_norms",
     "into_ball",
-    "one_pass",
     "public_gradient",
     "softmax",
     "train_public",
@@ -114,26 +113,6 @@ def into_ball(weights: Tensor, radius: float | None) -> Tensor:
         tensor([[0.6000, 0.8000]])
     """
     return weights if radius is None else weights * min(1.0, radius / max(float(weights.norm()), 1e-30))
-
-
-def one_pass(
-    features: Tensor, labels: Tensor, *, start: Tensor, curvature: float, radius: float | None = None
-) -> Tensor:
-    """One pass of projected gradient descent, η_t = 2/(c(t + 1)), a record at a time in the given order.
-
-    AdaMix, Algorithm 3.
-
-    Args:
-        features: shape (n, features).
-        labels: positions of classes.
-        start: where to begin, shape (features, classes).
-        curvature: c > 0, by which the expected loss is taken to be strongly convex.
-        radius: see :func:`into_ball`.
-    """
-    weights = start
-    for t, (x, y) in enumerate(zip(torch.split(features, 1), torch.split(labels, 1), strict=True), 1):
-        weights = into_ball(weights - 2 / (curvature * (t + 1)) * public_gradient(weights, x, y), radius)
-    return weights
 
 
 def train_public(

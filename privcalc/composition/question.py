@@ -125,7 +125,8 @@ class DeltaAt(_Asked):
     def content(self, uses: Uses, best: Bound, width: Widths) -> bool:
         """Whether the width is at most the route's, or what the asker tolerates, in ε, in δ, or absolutely."""
         enough = max(width.delta * max(1.0, self.tolerance / width.epsilon), self.widths.delta)
-        return best.width() <= enough or best.upper - best.lower <= self.atol or best.upper <= self.below
+        atol = self.atol * max(1.0, width.delta / (STEEP * FAIR))  # as much more as of the relative width
+        return best.width() <= enough or best.upper - best.lower <= atol or best.upper <= self.below
 
     def sharpness(self, best: Bound) -> float:
         """About the width relative to ε: δ falls by e^{−cε}, log 1/δ being about half of cε."""

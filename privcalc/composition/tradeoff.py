@@ -34,6 +34,9 @@ UNKNOWN = 0.5
 DELTAS = (1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
 """Whose ε are asked for instead."""
 
+NO_TEST = TradeOff((1.0, 1.0), (0.0, 0.0))
+"""Of two outputs that are alike: no curve is above."""
+
 
 def beta(curves: Sequence[Curve], alpha: float) -> Bound:
     """Bounds of the trade-off curve at α, the minimum over both orders (Dong, Roth, Su 2022, Section 2)."""
@@ -54,8 +57,9 @@ def _worst(curves: Sequence[Curve], alpha: float) -> tuple[TradeOff, tuple[str, 
         low, high = max(curve.leak.lower for curve in curves), max(curve.leak.upper for curve in curves)
         low, high, off = (low, high, 2 * UNIT if high else 0.0) if alpha == 0 else (1.0, 1.0, 0.0)
         return TradeOff((1 - high - off, 1 - low + off), (low, high)).tidy(alpha), ("closed form",)
-    orders = [(forward, backward)] if forward is backward else [(forward, backward), (backward, forward)]
-    answers = [one_order(*order, alpha) for order in orders]
+    answers = [one_order(forward, backward, alpha)]
+    if forward is not backward:
+        answers.append(one_order(backward, forward, alpha, answers[0][0]))
     missed, most = [found.missed for found, _ in answers], [found.power for found, _ in answers]
     worst = TradeOff(
         (min(low for low, _ in missed), min(high for _, high in missed)),
@@ -64,13 +68,16 @@ def _worst(curves: Sequence[Curve], alpha: float) -> tuple[TradeOff, tuple[str, 
     return worst, answers[0][1]
 
 
-def one_order(forward: Curve, backward: Curve, alpha: float) -> tuple[TradeOff, tuple[str, ...]]:
+def one_order(
+    forward: Curve, backward: Curve, alpha: float, enough: TradeOff = NO_TEST
+) -> tuple[TradeOff, tuple[str, ...]]:
     """The best test of one order at 0 < α < 1. What leaks every test sees, without a false positive.
 
-    So β(α) = (1 − p)·β'(α/(1 − p)), β' of the rest; with bounds of p, each end for itself (``proofs/gdp.md``, §1).
+    So β(α) = (1 − p)·β'(α/(1 − p)), β' of the rest; with bounds of p, each end for itself (``proofs/gdp.md``, §1). Of
+    an order whose tests are no better than ``enough`` no more is told than that.
     """
     if not forward.leak.upper or forward.leak.upper != backward.leak.upper:
-        return _known_or_searched(forward, backward, alpha)
+        return _known_or_searched(forward, backward, alpha, enough)
     leaks = forward.leak, backward.leak
     most, least, kept = max(p.upper for p in leaks), min(p.lower for p in leaks), min(p.kept for p in leaks)
     above = below = TradeOff((0.0, 0.0), (1.0, 1.0))
@@ -93,12 +100,14 @@ def one_order(forward: Curve, backward: Curve, alpha: float) -> tuple[TradeOff, 
     return TradeOff(*ends).tidy(alpha), tuple(dict.fromkeys((*routes, *more)))
 
 
-def _known_or_searched(forward: Curve, backward: Curve, alpha: float) -> tuple[TradeOff, tuple[str, ...]]:
+def _known_or_searched(
+    forward: Curve, backward: Curve, alpha: float, enough: TradeOff = NO_TEST
+) -> tuple[TradeOff, tuple[str, ...]]:
     known = forward.trade_off(alpha)
     if known is not None:
         return known[0], (known[1],)
     lines = _Lines(forward, backward, alpha)
-    return lines.best().tidy(alpha), tuple(lines.routes)
+    return lines.best(enough).tidy(alpha), tuple(lines.routes)
 
 
 class _Lines:
@@ -114,8 +123,8 @@ class _Lines:
         # (|ε|, δ) of either order: δ falls, so that it is at most as much beyond.
         self._most: dict[bool, list[Bounds]] = {}
 
-    def best(self) -> TradeOff:
-        """Bounds of the largest g and of 1 − g."""
+    def best(self, enough: TradeOff) -> TradeOff:
+        """Bounds of the largest g and of 1 − g; a lower one of g alone where that is ``enough``."""
         # Only where to search, and how finely.
         advantage = self.forward.delta(0.0, rtol=ABOUT)
         reach = -math.log(self.alpha)
@@ -129,7 +138,12 @@ class _Lines:
         high, least = 1.0, 0.0
         if unknown:
             high, least = self._from_epsilons()
-        at = smallest(lambda e: self._rank(self._line(e, unknown)), far, reach, 3e-5 * scale, most=500)[1]
+        for precision in (0.1, 3e-5):
+            at = smallest(lambda e: self._rank(self._line(e, unknown)), far, reach, precision * scale, most=500)[1]
+            line = self._line(at, unknown)
+            if line.missed[0] >= enough.missed[1] and line.power[1] <= enough.power[0]:
+                return TradeOff((line.missed[0], 1.0), (0.0, line.power[1]))
+            far, reach = max(far, at - 0.5 * scale), min(reach, at + 0.5 * scale)
         for step in (1e-4 * scale, 1e-3 * scale, 1e-2 * scale, 0.1 * scale):
             near = [at + k * step for k in (-4, -2, -1, 0, 1, 2, 4)]
             found = _highest([(e, self._line(e, unknown)) for e in near])

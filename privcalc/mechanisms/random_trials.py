@@ -207,16 +207,22 @@ def _whole(trials: RandomTrials, relation: Relation) -> Pair | None:
 
 
 @functools.lru_cache(maxsize=64)
+def _curves(run: Run, relation: Relation) -> tuple[list[Curve], list[Curve]]:
+    """The curves of what dominates one trial, in two ways."""
+    sides = run._sides(relation)
+    return [Curve(direction, _ROUGH) for direction in sides.upper], [Curve(side, _ROUGH) for side in sides.other]
+
+
+@functools.lru_cache(maxsize=4096)
+def _delta(run: Run, relation: Relation, epsilon: float) -> float:
+    """An upper bound of δ(ε) of one trial."""
+    return min(1.0, *(worst_delta(curves, epsilon).upper for curves in _curves(run, relation) if curves))
+
+
+@functools.lru_cache(maxsize=64)
 def _table(run: Run, relation: Relation) -> Table | None:
     """The profile of one trial."""
-    sides = run._sides(relation)
-    curves = [Curve(direction, _ROUGH) for direction in sides.upper]
-    others = [Curve(direction, _ROUGH) for direction in sides.other]
-
-    def delta(epsilon: float) -> float:
-        bounds = [worst_delta(side, epsilon).upper for side in (curves, others) if side]
-        return min(bounds)
-
+    curves, _ = _curves(run, relation)
     if not curves:
         return None
     top = max(curve.max_loss for curve in curves)
@@ -230,7 +236,7 @@ def _table(run: Run, relation: Relation) -> Table | None:
     if end is None or not end > 1e-6:
         return None
     losses = np.linspace(0.0, end * (1 + 1e-12), _LOSSES)
-    deltas = np.minimum.accumulate([min(delta(float(x)), 1.0) for x in losses])
+    deltas = np.minimum.accumulate([_delta(run, relation, x) for x in losses.tolist()])
     return Table(tuple(losses.tolist()), tuple(deltas.tolist()))
 
 
@@ -287,10 +293,9 @@ def _poisson(run: Run, base: Floats, mean: float, relation: Relation) -> Floats:
     """
     bound, known = np.full_like(base, math.inf), np.flatnonzero(base < math.inf)
     epsilons = [math.log1p(1 / (order - 1)) * (1 - 8 * UNIT) for order in _ORDERS[known].tolist()]
-    deltas = run._answers(relation).deltas(np.array(epsilons)).upper
-    for i, delta in zip(known.tolist(), deltas.tolist(), strict=True):
+    for i, epsilon in zip(known.tolist(), epsilons, strict=True):
         c = float(_ORDERS[i]) - 1
-        single = base[i] + mean * delta
+        single = base[i] + mean * _delta(run, relation, epsilon)
         if c == math.inf:
             bound[i] = single * (1 + 16 * UNIT)
             continue

@@ -45,9 +45,9 @@ def test_one_step_is_within_the_target(delta):
         assert truth - 1e-12 <= e <= truth * (1 + 1e-4) + 1e-6
 
 
-@pytest.mark.parametrize("rate", [1e-5, 1e-3, 0.3, 1.0])
+@pytest.mark.parametrize("rate", quick([1e-5, 1e-3, 0.3, 1.0], 1, 3))
 def test_one_step_has_a_closed_form(rate):
-    ratios = np.array([0.0, 1e-3, 0.2, 0.5, 0.8, 1.0])
+    ratios = np.array([0.0, 1e-3, 0.2, 0.5, 0.8, 1.0]) if SLOW else np.array([0.0, 0.2, 1.0])
     losses = pc.RealisedLosses(ratios.size, 0.8, rate)
     losses.update(ratios)
     found = np.asarray(losses.epsilon(1e-6))

@@ -24,16 +24,17 @@ from benchmarks.learners import grid, tails  # noqa: E402
 from benchmarks.learners import run as benchmark  # noqa: E402
 from benchmarks.learners.claims import claims  # noqa: E402
 from benchmarks.learners.compared import RULE, Verdict, changes, pairs  # noqa: E402
+from benchmarks.learners.corpora import CORPORA, encoded, texts  # noqa: E402
 from benchmarks.learners.grid import Cell, Setting, Source, cells  # noqa: E402
 from benchmarks.learners.items import ITEMS, items, places  # noqa: E402
 from benchmarks.learners.methods import BASELINES, METHODS, best_scale, named_start  # noqa: E402
 from benchmarks.learners.page import HEAD, page  # noqa: E402
 from benchmarks.learners.picture import core  # noqa: E402
 from benchmarks.learners.results import Gain, Results, difference, interval  # noqa: E402
+from benchmarks.learners.tasks import drawn_task, imbalanced, minority, shots  # noqa: E402
 from benchmarks.learners.verdicts import verdicts  # noqa: E402
 from learners.data import features  # noqa: E402
-from learners.data.sources import CORPORA, Data, texts  # noqa: E402
-from learners.data.tasks import imbalanced, make_task, minority, shots  # noqa: E402
+from learners.data.sources import Data  # noqa: E402
 
 TAB = "Category\tText\nd\tstring\nclass\t\nsci.space\tto the moon\nrec.autos\tvroom\nsci.space\té\n"
 
@@ -94,9 +95,9 @@ def test_texts_are_encoded_once(tmp_path, monkeypatch):
     monkeypatch.setattr(features, "_cache", lambda: tmp_path)
     data = Data(np.array(["ab", "c"], dtype=object), np.array([0, 1]))
     for _ in range(2):
-        found = features.encode(data, progress=False)
+        found = encoded(data, progress=False)
         np.testing.assert_allclose(found.X, [[0.2, 0.1], [0.1, 0.1]], atol=1e-3)
-    features.encode(Data(np.array(["a", "bc"], dtype=object), data.y), progress=False)
+    encoded(Data(np.array(["a", "bc"], dtype=object), data.y), progress=False)
     assert asked == [["ab", "c"], ["a", "bc"]]
 
 
@@ -158,7 +159,7 @@ def test_the_smallest_quarter():
 def test_tasks_are_disjoint_and_centred_by_public_records():
     pool, test = blobs(300), blobs(50, 1)
     pool.X[:, 5] = np.arange(300)  # a mark
-    task = make_task(pool, test, private=100, public=20, unlabelled=50, seed=3)
+    task = drawn_task(pool, test, private=100, public=20, unlabelled=50, seed=3)
     order = np.random.default_rng(3).permutation(300)
     wide, shared, own = order[:50], order[50:70], order[70:170]
     centre = pool.X[wide].mean(axis=0)
@@ -172,7 +173,7 @@ def test_tasks_are_disjoint_and_centred_by_public_records():
         np.testing.assert_allclose(found, wanted, atol=1e-5)
     assert task.private.y.tolist() == pool.y[own].tolist()
     assert task.classes == ["a", "b", "c"]
-    few = make_task(pool, test, private=100, public=20, seed=3)
+    few = drawn_task(pool, test, private=100, public=20, seed=3)
     np.testing.assert_array_equal(few.unlabelled, few.public.X)
 
 
@@ -183,27 +184,27 @@ def test_as_many_public_records_of_each_class():
     few, rest = shots(pool, 12, seed=2)
     assert np.unique(few.y, return_counts=True)[1].tolist() == [4, 4, 4]
     assert sorted([*few.X[:, 0], *rest.X[:, 0]]) == sorted(pool.X[:, 0])
-    task = make_task(pool, test, private=200, public=12, unlabelled=40, seed=2, balanced=True)
+    task = drawn_task(pool, test, private=200, public=12, unlabelled=40, seed=2, balanced=True)
     assert np.unique(task.public.y, return_counts=True)[1].tolist() == [4, 4, 4]
     assert task.private.y.shape == (200,)
     with pytest.raises(pc.PrivcalcError, match="public = 10"):
-        make_task(pool, test, private=200, public=10, seed=2, balanced=True)
+        drawn_task(pool, test, private=200, public=10, seed=2, balanced=True)
 
 
 def test_shifted_tasks_know_nothing_of_the_pool():
     test, other = blobs(50, 1), blobs(90, 2, dimension=6).X
     one, two = (
-        make_task(blobs(300, seed), test, private=100, public=20, seed=3, other=other, shifted=True) for seed in (0, 9)
+        drawn_task(blobs(300, seed), test, private=100, public=20, seed=3, other=other, shifted=True) for seed in (0, 9)
     )
     np.testing.assert_array_equal(one.unlabelled, two.unlabelled)
     np.testing.assert_array_equal(one.test.X, two.test.X)
     with pytest.raises(pc.PrivcalcError, match="shifted"):
-        make_task(blobs(300), test, private=100, public=20, seed=3, shifted=True)
+        drawn_task(blobs(300), test, private=100, public=20, seed=3, shifted=True)
 
 
 def test_names_are_scaled_by_public_records_alone():
     names = np.eye(6)[:3] * 3 + 1
-    task = make_task(blobs(300), blobs(50, 1), private=100, public=60, seed=0, names=names)
+    task = drawn_task(blobs(300), blobs(50, 1), private=100, public=60, seed=0, names=names)
     assert (BASELINES["class names alone"].predict(task, "cpu") == task.test.y).mean() > 0.9
     losses = {}
     for beta in (1.0, 3.0, 10.0, 30.0, 100.0):

@@ -732,7 +732,7 @@ def test_a_delta_of_one_over_the_records_is_warned_of(tmp_path):
         ledger = pc.Ledger(tmp_path / "run.jsonl", plan=STEP, target=target, public={"records": 50})
     ledger.record(STEP)
     ledger.close()
-    sampled = pc.FixedSizeSampled(pc.Gaussian(5.0), batch_size=5, dataset_size=50)
+    sampled = pc.FixedSizeSampled(pc.Gaussian(5.0), batch_size=25, dataset_size=50)
     small = pc.certify(ledger, delta=1e-5)
     for certified in (ledger, tmp_path / "run.jsonl", sampled * 2, [small]):
         with pytest.warns(pc.PrivcalcWarning, match=r"delta = 0\.3: is not below 1/50") as found:
@@ -753,6 +753,7 @@ def test_a_delta_of_one_over_the_records_is_warned_of(tmp_path):
             pc.certify(path, delta=0.5)
 
 
+@pytest.mark.usefixtures("unnumbered")
 def test_the_unit_of_persons_with_several_records():
     persons, plain = pc.UserSampled(STEP, 0.1, 3), pc.PoissonSampled(STEP, 0.1)
     assert pc.certify(persons * 2, delta=1e-5).document["unit"] == "one person"
@@ -918,6 +919,7 @@ def test_an_unknown_basis_is_told_in_every_form():
             shown()
 
 
+@pytest.mark.usefixtures("unnumbered")
 def test_a_public_number_of_records_is_not_called_protected():
     """The page said that their number is protected, and that it is public."""
     pytest.importorskip("matplotlib")

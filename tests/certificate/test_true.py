@@ -228,6 +228,7 @@ def test_a_page_shouts_what_was_not_said_and_has_no_empty_table():
     assert not re.search(r"<table>\s*</table>", by_hand)
 
 
+@pytest.mark.usefixtures("unnumbered")
 def test_what_every_mechanism_is_made_of_is_looked_at():
     """A wrapped choice has the line of what it wraps."""
     tried = pc.RandomTrials(pc.ExponentialMechanism(0.1) * 2, mean=2, distribution="geometric")
@@ -249,6 +250,7 @@ def test_a_table_asked_both_ways_does_not_deny_the_cheaper_one():
     assert both.verify(seconds=600)
 
 
+@pytest.mark.usefixtures("unnumbered")
 def test_nobody_said_whose_records_are_where_nobody_was_asked():
     """Of a run by hand it said that whose each record is "was said (declared by the caller)"."""
     users = pc.UserSampled(pc.Gaussian(20.0), rate=0.5, records=2)
@@ -301,12 +303,17 @@ def test_weak_noise_hides_no_other():
     assert "that part on the caller's word" in str(mixed)
 
 
-def test_a_line_cites_all_its_pages_and_stands_once():
-    """Two samplers cited the page of one; a clip norm stood there twice, once for each page."""
+@pytest.mark.usefixtures("unnumbered")
+def test_a_line_cites_all_its_pages():
+    """Two samplers cited the page of one."""
     cut = pc.TruncatedPoissonSampled(STEP, 0.1, batch_size=100, dataset_size=500)
     several = pc.certify(pc.PoissonSampled(STEP, 0.1) + cut, delta=1e-5)
     (line,) = [each for each in several.document["assumptions"]["needed"] if each["name"] == "sampling"]
     assert (line["value"], line["page"]) == ("poisson; poisson, cut", "poisson.md, truncated.md")
+
+
+def test_a_line_stands_once():
+    """A clip norm stood there twice, once for each page."""
     kinds_of = pc.certify(STEP + pc.Laplace(20.0), delta=1e-5)
     parts_of = pc.certify([pc.certify(STEP, delta=1e-5), pc.certify(pc.Laplace(20.0), delta=1e-5)], delta=1e-5)
     for found in (kinds_of, parts_of):

@@ -95,7 +95,7 @@ def test_epsilon_is_a_sound_answer(run: pc.Run, relation: pc.Relation, delta: fl
 @given(runs, relations, deltas)
 @example(pc.Laplace(scale=1e4) * 5, pc.REPLACE_ONE, 1e-12)
 @example(pc.PoissonSampled(pc.Gaussian(0.01 if SLOW else 0.05), 0.3) * 1000, pc.ZERO_OUT, 1e-5)
-@example(pc.PoissonSampled(pc.Laplace(0.3), 1e-6) * 1000, pc.REPLACE_ONE, 1e-100)
+@example(pc.PoissonSampled(pc.Laplace(0.3), 1e-6) * (1000 if SLOW else 30), pc.REPLACE_ONE, 1e-100)
 @example(pc.PoissonSampled(pc.Gaussian(1.0), 1e-6) * 5, pc.REPLACE_ONE, 1e-300)
 @few
 def test_epsilon_and_delta_are_inverse_to_each_other(run: pc.Run, relation: pc.Relation, delta: float) -> None:
@@ -235,11 +235,13 @@ def test_secret_places_cost_less_than_public_ones(
 # --- the largest loss, and both ends in order -------------------------------------------------------
 
 GRID = (0.0, 1e-300, 1e-100, 1e-30, 1e-20, 1e-14, 1e-12, 2e-12, 1e-6, 2e-6, 1e-3, 0.1, 0.5)
+if not SLOW:
+    GRID = (0.0, 1e-300, 1e-30, 1e-12, 2e-12, 1e-6, 2e-6, 0.5)
 ORDINARY = [
     pc.PoissonSampled(pc.Gaussian(1.0), 0.01) * 1000,
     pc.PoissonSampled(pc.Gaussian(1.0), 0.01) * 1000 + pc.Laplace(20.0) * 10 + pc.PureDP(0.05),
     pc.ExponentialMechanism(0.5) * 3 + pc.Gaussian(3.0),
-    pc.UserSampled(pc.Gaussian(2.0), 0.02, records=5) * 300,
+    pytest.param(pc.UserSampled(pc.Gaussian(2.0), 0.02, records=5) * 300, marks=pytest.mark.slow),
     pc.TruncatedPoissonSampled(pc.Gaussian(1.0), 0.01, 125, 10_000) * 1000,
     pytest.param(pc.WithReplacementSampled(pc.Gaussian(8.0), 30, 1000) * 300, marks=pytest.mark.slow),
     pc.RandomAllocation(pc.Gaussian(1.0), steps=100),
@@ -282,7 +284,7 @@ def both_ways(run: pc.Run, relation: pc.Relation, slack: float) -> None:
     in_order(found, slack)
     top = found[0].upper
     edge = [top * x for x in (0.5, 0.9, 1 - 1e-9, 1 - 2e-15, 1.0, 1 + 4e-16)] if top < math.inf else []
-    where = sorted([0.0, 1e-9, 0.01, 0.3, 1.0, 3.0, *edge])
+    where = sorted([0.0, 0.01, 1.0, *edge] if not SLOW else [0.0, 1e-9, 0.01, 0.3, 1.0, 3.0, *edge])
     in_order([run.delta(epsilon=epsilon, relation=relation) for epsilon in where], slack)
 
 
@@ -343,13 +345,12 @@ def test_beta_of_laplace_noise_is_monotone(scale: float, relation: pc.Relation, 
 # --- composition ----------------------------------------------------------------------------------
 
 
-@given(mechanisms, st.integers(1, 30), relations, deltas)
+@given(mechanisms, st.integers(1, 30))
 @few
-def test_a_count_is_that_many_entries(m: pc.Mechanism, n: int, relation: pc.Relation, delta: float) -> None:
+def test_a_count_is_that_many_entries(m: pc.Mechanism, n: int) -> None:
     single = sum([m] * n, pc.Run())
     listed = pc.Run(((m, 1),) * n)
     assert m * n == n * m == single == listed == pc.Run.of([m] * n)
-    same((m * n).epsilon(delta=delta, relation=relation), listed.epsilon(delta=delta, relation=relation))
 
 
 @given(st.lists(st.tuples(mechanisms, counts), min_size=2, max_size=5 if SLOW else 2), relations, deltas, st.randoms())
@@ -366,12 +367,11 @@ def test_order_never_matters(
     same(one.epsilon(delta=delta, relation=relation), other.epsilon(delta=delta, relation=relation))
 
 
-@given(runs, relations, deltas)
+@given(runs)
 @few
-def test_composing_with_nothing_changes_nothing(run: pc.Run, relation: pc.Relation, delta: float) -> None:
+def test_composing_with_nothing_changes_nothing(run: pc.Run) -> None:
     for same_run in (run + pc.Run(), pc.Run() + run, run + run * 0, run * 1, sum([run])):
         assert same_run == run
-    same((run + pc.Run()).epsilon(delta=delta, relation=relation), run.epsilon(delta=delta, relation=relation))
 
 
 @given(runs, relations, deltas)

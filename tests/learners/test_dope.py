@@ -22,9 +22,9 @@ from toys import blobs, image_files  # noqa: E402
 from benchmarks.figures import dope as figure  # noqa: E402
 from benchmarks.figures import few_public  # noqa: E402
 from benchmarks.figures.figure import Given  # noqa: E402
+from benchmarks.learners.corpora import mnist_files  # noqa: E402
 from benchmarks.learners.grid import Setting, Source  # noqa: E402
 from learners import DOPESGD, DPSGD  # noqa: E402
-from learners.data.sources import mnist_files  # noqa: E402
 from learners.dope import ShiftedGradient, UserGradient, shift_and_flip  # noqa: E402
 from learners.frame.learner import Learner  # noqa: E402
 from learners.frame.records import PrivateRecords  # noqa: E402
@@ -145,14 +145,12 @@ def test_odd_records_stay_within_the_clip_norm(seed, scale, size):
 
 
 @pytest.mark.parametrize("origin", ["public", "history", "none"])
-@pytest.mark.parametrize("max_origin", [None, 0.2])
 @pytest.mark.parametrize("sampler", ["poisson", "fixed"])
 @pytest.mark.parametrize("model", [None, tiny])
-def test_the_update(origin, max_origin, sampler, model, silent, monkeypatch):
+def test_the_update(origin, sampler, model, silent, monkeypatch):
     _, batches = watch.ledgers(monkeypatch)
     options = {
         "origin": origin,
-        "max_origin": max_origin,
         "sampler": sampler,
         "records": 30 if sampler == "fixed" else 25,
     }
@@ -171,8 +169,6 @@ def test_the_update(origin, max_origin, sampler, model, silent, monkeypatch):
             shift = of_each(theta, x[:8], y[:8]).mean(dim=0)
         elif origin == "history":
             shift = noisy
-        if max_origin is not None and float(shift.norm()) > max_origin:
-            shift = shift * (max_origin / shift.norm())
         noisy = shift + clipped(of_each(theta, x[batch], y[batch]) - shift, 0.3) / expected_size
         velocity = 0.5 * velocity + noisy
         theta = theta - 0.7 * (velocity + 0.1 * theta)
@@ -225,7 +221,7 @@ def test_a_batch_without_records_gets_the_whole_public_gradient(silent):
 
 
 def test_without_an_origin_it_is_dp_sgd(uncertified):
-    options = {**COMMON, "clip_norm": 0.3, "momentum": 0.4, "ema": 0.2}
+    options = {**COMMON, "clip_norm": 0.3, "momentum": 0.4}
     one, two = DOPESGD(**options, origin="none").fit(X, Y).weights_[0], DPSGD(**options).fit(X, Y).weights_
     torch.testing.assert_close(one, two)
 
@@ -330,20 +326,6 @@ def test_ensembles(combine, model, uncertified):
     assert len(dope(ensemble=9, steps=5, model=model).fit(rows, Y, rows[:8].copy(), Y[:8]).weights_) == 5
 
 
-@pytest.mark.parametrize("model", [None, tiny])
-def test_moving_averages(model, uncertified):
-    """θ̄ ← γθ̄ + (1 − γ)θ, from the start; an ensemble is then one of averages."""
-    rows = X if model is None else IMAGES
-    options = {"ensemble": 4, "model": model}
-    plain, mean = (dope(ema=ema, **options).fit(rows, Y, rows[:8].copy(), Y[:8]) for ema in (0.0, 0.6))
-    torch.manual_seed(1)
-    expected = torch.zeros(4, 3, dtype=torch.float64) if model is None else flatten(tiny())
-    for theta, found in zip(plain.weights_, mean.weights_, strict=True):
-        expected = 0.6 * expected + 0.4 * theta
-        torch.testing.assert_close(found, expected)
-    assert mean.ledger_.spent == plain.ledger_.spent  # at no cost
-
-
 def test_the_certificate_is_that_of_dp_sgd():
     options = {**COMMON, "seed": None, "sample_rate": 1.0, "records": 30}
     model, same = DOPESGD(**options, ensemble=4).fit(X, Y, *PUBLIC), DPSGD(**options).plan()
@@ -360,8 +342,6 @@ def test_the_certificate_is_that_of_dp_sgd():
         {"combine": "max"},
         {"ensemble": 0},
         {"ensemble": True},
-        {"max_origin": 0.0},
-        {"max_origin": math.nan},
         {"public_batch": 0},
     ],
 )

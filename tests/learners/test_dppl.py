@@ -21,7 +21,7 @@ torch = pytest.importorskip("torch")
 
 from learners import DPLS, DPPLMean, DPPLPublic  # noqa: E402
 from learners.dp_ls import Products  # noqa: E402
-from learners.dppl import ClassSums, pool, shrunk  # noqa: E402
+from learners.dppl import ClassSums, shrunk  # noqa: E402
 from learners.dppl_public import CosineUtility  # noqa: E402
 from learners.frame.records import PrivateRecords  # noqa: E402
 
@@ -67,13 +67,12 @@ def neighbours(data, relation, record, label):
     st.floats(0.01, 3.0),
     st.sampled_from([0.0, 0.05, 1.0, 1.5, 20.0]),
     st.sampled_from([1e-20, 1.0, 1e15]),
-    st.integers(1, 3),
 )
-def test_one_record_moves_the_sums_by_no_more_than_the_bound(relation, seed, n, radius, weight, scale, k_pool):
+def test_one_record_moves_the_sums_by_no_more_than_the_bound(relation, seed, n, radius, weight, scale):
     g = generator(seed)
     data = Records(torch.randn(n, 5, generator=g) * scale, torch.randint(0, 3, (n,), generator=g))
-    centres = torch.randn(3, pool(data.features, k_pool).shape[1], generator=g)
-    sums = ClassSums(centres, radius, weight * radius, k_pool)
+    centres = torch.randn(3, 5, generator=g)
+    sums = ClassSums(centres, radius, weight * radius)
     bound = sums.sensitivity(relation)
     for label in range(3):  # within the class, and across
         other = neighbours(data, relation, scale * torch.randn(5, generator=g), label)
@@ -84,7 +83,7 @@ def test_one_record_moves_the_sums_by_no_more_than_the_bound(relation, seed, n, 
 @relations
 @pytest.mark.parametrize("weight", [0.0, 0.5, 1.0, 3.0])
 def test_the_bound_of_the_sums_is_attained(relation, weight):
-    sums = ClassSums(torch.zeros(3, 2), 1.0, weight, 1)
+    sums = ClassSums(torch.zeros(3, 2), 1.0, weight)
     bound = sums.sensitivity(relation)
     one = Records(torch.tensor([[5.0, 0.0]]), torch.tensor([0]))
     moved = []
@@ -97,7 +96,7 @@ def test_the_bound_of_the_sums_is_attained(relation, weight):
 def test_sums_of_many_records_do_not_add_rounding():
     rows, labels = torch.full((20_001, 8), 1 / math.sqrt(8)), torch.zeros(20_001, dtype=torch.long)
     rows[::2] *= 0.7301
-    sums = ClassSums(torch.zeros(2, 8), 1.0, 0.3, 1)
+    sums = ClassSums(torch.zeros(2, 8), 1.0, 0.3)
     more, less = (sums.clipped_sum(rows[k:], labels[k:], 1.0).double() for k in (1, 2))
     assert float((more - less).norm()) == pytest.approx(
         math.hypot(1.0, 0.3), rel=2e-3
@@ -110,20 +109,20 @@ def test_sums_of_many_records_do_not_add_rounding():
 @relations
 @pytest.mark.parametrize("shares", [(5 / 64, 7 / 64, 52 / 64), (1.0,), (0.5, 0.5)])
 def test_what_is_drawn_is_what_is_certified(relation, shares, spied):
-    model = mean(relation=relation, shares=shares, count_share=0.1).fit(X, Y)
+    model = mean(relation=relation, shares=shares).fit(X, Y)
     seen, _ = spied
     assert pc.Run.of(mechanism for *_, mechanism, _ in seen) == model.plan_.run == model.ledger_.spent
     noise = np.concatenate([((n - c) / (m.noise_multiplier * bound)).ravel() for c, n, m, bound in seen])
     assert kstest(noise, "norm").pvalue > LEVEL
     parts = [(model.plan_.noise_multiplier / m.noise_multiplier) ** 2 for *_, m, _ in seen]
-    expected = [0.9 * s + (0.1 if step == 0 else 0.0) for step, s in enumerate(shares)]
+    expected = [0.98 * s + (0.02 if step == 0 else 0.0) for step, s in enumerate(shares)]
     assert parts == pytest.approx(expected, rel=1e-12)
     assert sum(parts) == pytest.approx(1.0, rel=1e-12)
     clean, *_, bound = seen[0]
     weight = float(clean[:, -1].sum() / 60)
     if relation is not SWAP:  # of ρ = C²/(2σ²) in the first step, w²/(2σ²) is for the counts
-        assert parts[0] * (weight / bound) ** 2 == pytest.approx(0.1, rel=1e-5)
-        assert parts[0] * (1.0 / bound) ** 2 == pytest.approx(0.9 * shares[0], rel=1e-5)
+        assert parts[0] * (weight / bound) ** 2 == pytest.approx(0.02, rel=1e-5)
+        assert parts[0] * (1.0 / bound) ** 2 == pytest.approx(0.98 * shares[0], rel=1e-5)
     assert all(float(abs(c[:, -1]).max()) == 0 for c, *_ in seen[1:])  # counted once
 
 
@@ -182,10 +181,6 @@ def test_without_noise_prototypes_are_the_class_means(silent):
         x = torch.tensor(X[:7], dtype=torch.float32)
         nearest = np.linalg.norm(X[:7, None] - expected[None], axis=2).argmin(axis=1)
         assert (model.predict(x) == nearest).all()
-    pooled = mean(shares=(1.0,), radius=3.0, k_pool=4).fit(X, Y)
-    both = np.stack([expected[:, :4].mean(axis=1), expected[:, 4:].mean(axis=1)], axis=1)
-    np.testing.assert_allclose(pooled.weights_, both, atol=1e-5)
-    assert pooled.scores(X).shape == (60, 3)
 
 
 def test_without_noise_points_are_clipped_around_the_last_centre(silent):
@@ -234,12 +229,8 @@ def test_odd_data(silent):
         {"shares": ()},
         {"shares": (0.5, 0.4)},
         {"shares": (1.5, -0.5)},
-        {"count_share": 0.0},
-        {"count_share": 1.0},
         {"radius": 0.0},
         {"radius": math.inf},
-        {"k_pool": 0},
-        {"k_pool": True},
     ],
 )
 def test_bad_options_of_the_mean(wrong):
@@ -252,14 +243,6 @@ def test_flat_features_only(uncertified):
         mean().fit(np.zeros((4, 2, 2)), [0, 1, 2, 0])
     with pytest.raises(pc.PrivcalcError, match=r"X: must have shape \(n, features\)"):
         DPPLPublic(classes=[0, 1], epsilon=1.0).fit(np.zeros((4, 2, 2)), [0, 1, 1, 0], np.ones((4, 2, 2)))
-
-
-@given(st.integers(0, 10**6), st.integers(1, 9), st.integers(1, 10))
-def test_pooling_lengthens_nothing(seed, d, size):
-    rows = torch.randn(4, d, generator=generator(seed))
-    short = pool(rows, size)
-    assert short.shape == (4, math.ceil(d / size))
-    assert (torch.linalg.vector_norm(short, dim=1) <= SLACK * torch.linalg.vector_norm(rows, dim=1)).all()
 
 
 # --- DP-LS ---
@@ -283,14 +266,14 @@ def test_least_squares(relation, silent):
 # --- DPPL-Public: utilities ---
 
 
-def utilities(x, y, candidates, classes, d_min, d_max):
+def utilities(x, y, candidates, classes):
     """One pair after another."""
     found = np.zeros((classes, len(candidates)))
     for row, label in zip(np.asarray(x, dtype=np.float64), y, strict=True):
         for j, candidate in enumerate(np.asarray(candidates, dtype=np.float64)):
             size = np.linalg.norm(row) * np.linalg.norm(candidate)
             cosine = row @ candidate / size if size > 0 else 0.0
-            found[label, j] += min(max(1 + cosine, d_min), d_max) - d_min
+            found[label, j] += 1 + cosine
     return found
 
 
@@ -298,11 +281,10 @@ def utilities(x, y, candidates, classes, d_min, d_max):
     st.integers(0, 10**6),
     st.integers(0, 12),
     st.integers(1, 9),
-    st.sampled_from([(0.0, 2.0), (0.5, 2.0), (0.0, 1.0), (0.9, 1.2)]),
     st.sampled_from([1, 7, 40, 10**6]),
     st.sampled_from([torch.float16, torch.float32, torch.float64]),
 )
-def test_utilities_are_those_of_a_loop(seed, n, m, ends, block, kind):
+def test_utilities_are_those_of_a_loop(seed, n, m, block, kind):
     g = generator(seed)
     x = torch.randn(n, 4, generator=g) * 10 ** (15 * torch.randn(n, 1, generator=g).clamp(-2.5, 0.9))
     y = torch.randint(0, 3, (n,), generator=g)
@@ -310,30 +292,28 @@ def test_utilities_are_those_of_a_loop(seed, n, m, ends, block, kind):
     candidates[m // 2] = 0.0
     if n:
         x[n // 2] = 0.0
-    found = CosineUtility(candidates, 3, *ends, block=block).scores(x, y)
+    found = CosineUtility(candidates, 3, block).scores(x, y)
     assert found.shape == (3, m)
-    np.testing.assert_allclose(found, utilities(x, y, candidates, 3, *ends), atol=1e-5)
+    np.testing.assert_allclose(found, utilities(x, y, candidates, 3), atol=1e-5)
 
 
-@pytest.mark.parametrize("ends", [(0.0, 2.0), (0.5, 1.5)])
 @pytest.mark.parametrize("scale", [1e-38, 1e-30, 1e-23, 1e-18, 1.0, 1e15])
-def test_one_record_moves_no_utility_by_more_than_the_width(ends, scale):
+def test_one_record_moves_no_utility_by_more_than_2(scale):
     """Tiny vectors too: their squares are 0 in single precision, and a norm of 0 must not make a cosine of 1e7."""
     x = scale * torch.tensor([[1.0, 1.0, 1.0], [-1.0, -1.0, -1.0], [1.0, -1.0, 0.0]])
     candidates = torch.cat([torch.eye(3), -torch.eye(3), torch.ones(1, 3), 1e-25 * torch.ones(1, 3)])
     for record in x:
-        moved = CosineUtility(candidates, 2, *ends).scores(record[None], torch.tensor([1]))
+        moved = CosineUtility(candidates, 2).scores(record[None], torch.tensor([1]))
         assert (moved >= -1e-6).all()
-        assert (moved <= (ends[1] - ends[0]) * SLACK).all()
-        np.testing.assert_allclose(moved, utilities(record[None], [1], candidates, 2, *ends), atol=1e-5)
+        assert (moved <= 2.0 * SLACK).all()
+        np.testing.assert_allclose(moved, utilities(record[None], [1], candidates, 2), atol=1e-5)
 
 
-@pytest.mark.parametrize("ends", [(0.0, 2.0), (0.2, 1.9)])
-def test_utilities_of_many_records_do_not_add_rounding(ends):
+def test_utilities_of_many_records_do_not_add_rounding():
     x, y = torch.randn(30_001, 8, generator=generator(1)).abs(), torch.zeros(30_001, dtype=torch.long)
     candidates = torch.randn(20, 8, generator=generator(2)).abs()
-    more, less = (CosineUtility(candidates, 2, *ends, block=10**5).scores(x[k:], y[k:])[0] for k in (0, 1))
-    one = CosineUtility(candidates, 2, *ends).scores(x[:1], y[:1])[0]
+    more, less = (CosineUtility(candidates, 2, 10**5).scores(x[k:], y[k:])[0] for k in (0, 1))
+    one = CosineUtility(candidates, 2).scores(x[:1], y[:1])[0]
     np.testing.assert_allclose(more - less, one, atol=1e-6)
 
 
@@ -344,7 +324,7 @@ def test_candidates_from_a_file_of_half_precision(uncertified, tmp_path):
     np.lib.format.open_memmap(path, "w+", np.float16, candidates.shape)[:] = candidates
     options = {"classes": [0, 1, 2], "epsilon": 5.0, "k": 2, "seed": 3}
     mapped = np.load(path, mmap_mode="r")
-    half = DPPLPublic(**options, block=1000).fit(X, Y, mapped)
+    half = DPPLPublic(**options).fit(X, Y, mapped)
     whole = DPPLPublic(**options).fit(X, Y, np.nan_to_num(candidates.astype(np.float64)))
     assert half._public(mapped).data_ptr() == mapped.ctypes.data  # not copied
     assert (half.chosen_ == whole.chosen_).all()
@@ -379,7 +359,7 @@ def test_frequencies_of_choices(k, uncertified):
     copies, m = 6_000, 5
     x = np.tile([[1.0, 0.2], [0.3, 1.0]], (copies, 1))
     candidates = np.array([[1.0, 0.0], [-1.0, 0.3], [0.0, 1.0], [1.0, 0.0], [0.0, 0.0]])  # a tie, and a zero vector
-    model = DPPLPublic(classes=range(2 * copies), epsilon=1.5, k=k, d_min=0.3, seed=5)
+    model = DPPLPublic(classes=range(2 * copies), epsilon=1.5, k=k, seed=5)
     model.fit(x, np.arange(copies).repeat(2), candidates)
     mechanism = model.plan_.step
     sets = outcomes(m, mechanism)
@@ -387,8 +367,8 @@ def test_frequencies_of_choices(k, uncertified):
     counts = np.zeros((2, len(sets)))
     for label, chosen in enumerate(model.chosen_):
         counts[label // copies, position[tuple(chosen)]] += 1
-    scores = utilities(x[:2], [0, 0], candidates, 1, 0.3, 2.0)[0]
-    expected = copies * np.exp(log_law(scores, mechanism, 1.7))
+    scores = utilities(x[:2], [0, 0], candidates, 1)[0]
+    expected = copies * np.exp(log_law(scores, mechanism, 2.0))
     assert chisquare(counts[0], expected).pvalue > LEVEL
     assert chisquare(counts[1]).pvalue > LEVEL
     assert chisquare(counts[0]).pvalue < LEVEL  # which is not uniform
@@ -396,19 +376,16 @@ def test_frequencies_of_choices(k, uncertified):
 
 @pytest.mark.parametrize("k", [1, 2])
 @pytest.mark.parametrize("relation", [ADD, SWAP])
-@pytest.mark.parametrize("ends", [(0.0, 2.0), (0.4, 1.7)])
-def test_the_joint_law_over_all_classes_keeps_epsilon(k, relation, ends):
+def test_the_joint_law_over_all_classes_keeps_epsilon(k, relation):
     epsilon = 0.8
-    mechanism = (
-        DPPLPublic(classes=[0, 1], epsilon=epsilon, relation=relation, k=k, d_min=ends[0], d_max=ends[1]).plan().step
-    )
+    mechanism = DPPLPublic(classes=[0, 1], epsilon=epsilon, relation=relation, k=k).plan().step
     rng = np.random.default_rng(k)
-    worst, width = 0.0, ends[1] - ends[0]
+    worst, width = 0.0, 2.0
     axis = np.array([[1.0, 0.0], [-1.0, 0.0]])
 
     def law(data, candidates):
         x, y = (torch.tensor(np.array(part)) for part in data)
-        return joint(CosineUtility(candidates, 2, *ends).scores(x.reshape(-1, 2), y.long()), mechanism, width)
+        return joint(CosineUtility(candidates, 2).scores(x.reshape(-1, 2), y.long()), mechanism, width)
 
     trials = []
     for _ in range(60):
@@ -464,7 +441,7 @@ def test_too_few_candidates(uncertified):
         DPPLPublic(classes=[0, 1], epsilon=1.0).fit(X, Y)
 
 
-@pytest.mark.parametrize("wrong", [{"d_min": -0.1}, {"d_max": 2.1}, {"d_min": 1.0, "d_max": 1.0}, {"k": 0}, {"k": 1.5}])
+@pytest.mark.parametrize("wrong", [{"k": 0}, {"k": 1.5}])
 def test_bad_options_of_choices(wrong):
     with pytest.raises(pc.PrivcalcError):
         DPPLPublic(classes=[0, 1], epsilon=1.0, **wrong).plan()
@@ -484,19 +461,18 @@ def test_empty_private_data_and_zero_vectors(uncertified):
     for x, y in ((X[:0], []), (np.zeros((4, 6)), [0, 0, 1, 1])):
         model = DPPLPublic(classes=[0, 1], epsilon=1.0, seed=1).fit(x, y, X[:5].copy())
         assert torch.isfinite(model.weights_).all()
-    scores = CosineUtility(torch.tensor(X[:5]), 2, 0.0, 2.0).scores(torch.zeros(4, 6), torch.tensor([0, 0, 1, 1]))
+    scores = CosineUtility(torch.tensor(X[:5]), 2).scores(torch.zeros(4, 6), torch.tensor([0, 0, 1, 1]))
     assert (scores == 2.0).all()
 
 
-@pytest.mark.parametrize(("low", "high"), [(0.0, 2.0), (0.3, 1.9)])
 @pytest.mark.parametrize("size", [3, 1280])
-def test_a_record_never_adds_more_than_the_range(size, low, high):
-    """Equal and opposite vectors: cosines of ±1, in single precision ±(1 + 1e-7), like the clip's ends."""
+def test_a_record_never_adds_more_than_the_range(size):
+    """Equal and opposite vectors: cosines of ±1, in single precision ±(1 + 1e-7)."""
     x = torch.from_numpy(np.random.default_rng(size).standard_normal((300, size)))
     labels = torch.zeros(300, dtype=torch.long)
-    utility = CosineUtility(torch.cat([x[:20], -x[:20]]), 1, low, high)
+    utility = CosineUtility(torch.cat([x[:20], -x[:20]]), 1)
     for i in range(20):
         rest = torch.arange(300) != i
         moved = utility.scores(x, labels) - utility.scores(x[rest], labels[rest])
-        assert moved.max() <= (high - low) * (1 + 1e-12)
+        assert moved.max() <= 2.0 * (1 + 1e-12)
         assert moved.min() >= -2e-12

@@ -101,9 +101,7 @@ def test_a_share_of_one_is_noisy_descent():
     model = FilteredGD(**{**COMMON, "share": 1.0}, epsilon=1.0)
     plain = NoisyGD(**{name: value for name, value in COMMON.items() if name != "share"}, epsilon=1.0)
     assert model.plan().noise_multiplier == pytest.approx(plain.plan().noise_multiplier, rel=1e-6)
-    assert model._rate(model.plan(), 40, CLIP, None) == pytest.approx(
-        plain._rate(plain.plan(), 40, CLIP, None), rel=1e-6
-    )
+    assert model._rate(model.plan(), 40, CLIP) == pytest.approx(plain._rate(plain.plan(), 40, CLIP), rel=1e-6)
 
 
 def test_nobody_leaves_where_nobody_must(monkeypatch):

@@ -28,6 +28,7 @@ from privcalc.attacks import at_least, at_most
 torch = pytest.importorskip("torch")
 
 import learners.frame.records  # noqa: E402
+from examples.pillar_selection import PILLARSelection  # noqa: E402
 from learners import (  # noqa: E402
     DOPESGD,
     DPLS,
@@ -38,7 +39,6 @@ from learners import (  # noqa: E402
     DPPLMean,
     DPPLPublic,
     NoisyGD,
-    PILLARSelection,
     WhitenedGD,
 )
 from learners.frame.descent import Descent, SampledDescent  # noqa: E402
@@ -47,7 +47,6 @@ from learners.frame.records import PrivateRecords  # noqa: E402
 from learners.gradients.exact import Rows  # noqa: E402
 from learners.gradients.softmax import SoftmaxGradient, residuals  # noqa: E402
 from learners.gradients.whitening import whitened, whitening  # noqa: E402
-from learners.pda_dpmd import SquaredGradient, quadratic_map  # noqa: E402
 from learners.pillar import project, projection  # noqa: E402
 from privcalc.noise import Noise, SeededBits  # noqa: E402
 
@@ -103,10 +102,8 @@ def selection(relation):
 
 
 def one_direction(features):
-    """What ``PILLARSelection`` sees of its records."""
-    return project(
-        features, torch.zeros(2, dtype=torch.float64), projection(torch.tensor(PUBLIC[0], dtype=torch.float64), 1)
-    )
+    """What ``PILLAR`` and ``PILLARSelection`` see of their records."""
+    return project(features, projection(torch.tensor(PUBLIC[0], dtype=torch.float64), 1))
 
 
 def network():
@@ -146,7 +143,7 @@ WORLDS = {
         True,
     ),
     "DPSGD, fixed": World(
-        lambda **o: DPSGD(**COMMON, sample_rate=0.34, noise_multiplier=1.0, steps=3, sampler="fixed", ema=0.5, **o),
+        lambda **o: DPSGD(**COMMON, sample_rate=0.34, noise_multiplier=1.0, steps=3, sampler="fixed", **o),
         ([TARGET, TARGET, TARGET], [1, 1, 0]),
         ([TARGET, TARGET], [1, 1]),
     ),
@@ -171,7 +168,7 @@ WORLDS = {
         WITH,
         WITHOUT,
         True,
-        pillar()._projection(2, (torch.tensor(PUBLIC[0]), None)),
+        one_direction,
     ),
     "WhitenedGD": World(
         lambda **o: WhitenedGD(**COMMON, noise_multiplier=1.0, steps=3, **o),
@@ -389,47 +386,6 @@ def test_no_attack_on_whole_runs_beats_the_certificate(name):
         mu = float(plan.run.gdp_mu(relation=plan.relation))
         assert kstest((one - mu**2 / 2) / mu, "norm").pvalue > 1e-7
         assert kstest((other + mu**2 / 2) / mu, "norm").pvalue > 1e-7
-
-
-def mirror_run(features, labels, hessian, run, seed):
-    """θ₁, …, θ_T of exact mirror descent for least squares with a quadratic mirror map: θ ← θ − H⁻¹(noisy gradient)."""
-    theta, found = torch.zeros(2, dtype=torch.float64), []
-    with pc.Ledger(None, plan=run, seed=seed) as ledger:
-        private = PrivateRecords(features, labels, ledger=ledger, classes=None)
-        for _ in range(3):
-            theta = theta - torch.linalg.solve(
-                hessian, private.noisy_sum(SquaredGradient(theta), pc.Gaussian(0.5), CLIP)
-            )
-            found.append(theta)
-    return torch.stack(found)
-
-
-def test_attack_on_the_iterates_of_exact_mirror_descent():
-    """The attacker sees θ alone and undoes the mirror map: H(θ_t − θ_{t+1}) is the noisy sum."""
-    hessian = quadratic_map(torch.tensor(PUBLIC[0], dtype=torch.float64), 1e-3)
-    assert float(torch.linalg.cond(hessian)) > 1.5  # no multiple of the identity
-    worlds = [
-        (torch.tensor(x), torch.tensor(y)) for x, y in (([*OTHERS, TARGET], [0.1, -0.1, 9.0]), (OTHERS, [0.1, -0.1]))
-    ]
-    run, samples = pc.Gaussian(0.5) * 3, []
-    for world, (features, labels) in enumerate(worlds):
-        found = np.zeros(250)
-        for i in range(found.size):
-            theta = torch.zeros(2, dtype=torch.float64)
-            for after in mirror_run(features, labels, hessian, run, seed=10**6 * world + i):
-                seen = (hessian @ (theta - after)).numpy()
-                one, other = (
-                    SquaredGradient(theta).clipped_sum(x.double(), y.double(), CLIP).numpy() for x, y in worlds
-                )
-                found[i] += (((seen - other) ** 2).sum() - ((seen - one) ** 2).sum()) / (2 * (0.5 * CLIP) ** 2)
-                theta = after
-        samples.append(found)
-    over, share = excess(run, ADD, samples)
-    assert over <= 0
-    assert share >= 0.6
-    mu = float(run.gdp_mu())
-    assert kstest((samples[0] - mu**2 / 2) / mu, "norm").pvalue > 1e-7
-    assert kstest((samples[1] + mu**2 / 2) / mu, "norm").pvalue > 1e-7
 
 
 # --- checks that hold for the code as it is, and planted bugs that each of them must catch ---

@@ -10,6 +10,7 @@ from privcalc.attacks.replay import replay
 
 torch = pytest.importorskip("torch")
 
+from examples.pillar_selection import PILLARSelection  # noqa: E402
 from learners import (  # noqa: E402
     DOPESGD,
     DPLS,
@@ -20,7 +21,6 @@ from learners import (  # noqa: E402
     DPPLMean,
     DPPLPublic,
     NoisyGD,
-    PILLARSelection,
     WhitenedGD,
 )
 from learners.frame.plan import Plan  # noqa: E402
@@ -53,9 +53,9 @@ def selection(**options):
 SAMPLED = {"sample_rate": 0.5, "noise_multiplier": 1.0, "steps": 4}
 LEARNERS = {
     "NoisyGD": (lambda **o: NoisyGD(**COMMON, noise_multiplier=1.0, steps=3, **o), False),
-    "NoisyGD, warm": (lambda **o: NoisyGD(**COMMON, noise_multiplier=1.0, steps=3, public_gradient=True, **o), True),
+    "NoisyGD, warm": (lambda **o: NoisyGD(**COMMON, noise_multiplier=1.0, steps=3, **o), True),
     "AdaMix": (lambda **o: AdaMix(**COMMON | {"clip_norm": None}, noise_multiplier=1.0, steps=3, **o), True),
-    "DPSGD": (lambda **o: DPSGD(**COMMON, **SAMPLED, momentum=0.5, ema=0.5, **o), False),
+    "DPSGD": (lambda **o: DPSGD(**COMMON, **SAMPLED, momentum=0.5, **o), False),
     "DPSGD, fixed": (lambda **o: DPSGD(**COMMON | {"records": 12}, **SAMPLED, sampler="fixed", **o), False),
     "DPSGD, network": (lambda **o: DPSGD(**COMMON, **SAMPLED, model=network, **o), False),
     "DOPESGD": (lambda **o: DOPESGD(**COMMON, **SAMPLED, **o), True),

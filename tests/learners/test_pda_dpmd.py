@@ -20,10 +20,14 @@ from torch import nn  # noqa: E402
 
 from benchmarks.figures import pda_dpmd as figure  # noqa: E402
 from benchmarks.figures.figure import Given  # noqa: E402
-from learners import DPSGD, PDADPMD  # noqa: E402
+from learners import (  # noqa: E402
+    DPSGD,
+    PDADPMD,
+    pda_dpmd,
+)
 from learners.frame.records import PrivateRecords  # noqa: E402
 from learners.gradients.softmax import public_gradient  # noqa: E402
-from learners.pda_dpmd import SquaredGradient, mirror_step, private_share, quadratic_map, top_curvature  # noqa: E402
+from learners.pda_dpmd import mirror_step, private_share, top_curvature  # noqa: E402
 
 RNG = np.random.default_rng(6)
 X = RNG.standard_normal((40, 4))
@@ -87,26 +91,12 @@ def test_mirror_steps_against_a_generic_solver(seed):
     np.testing.assert_allclose(mirror_step(theta, step, SHARED, curvature).numpy().ravel(), best, atol=1e-3)
 
 
-@given(st.integers(0, 10**6), st.integers(1, 6), st.integers(1, 12), st.sampled_from([1e-3, 0.1, 1.0]))
-def test_the_map_of_a_quadratic(seed, d, n, ridge):
-    g = generator(seed)
-    features = torch.randn(n, d, generator=g)
-    hessian = quadratic_map(features, ridge)
-    values = torch.linalg.eigvalsh(hessian.double())
-    assert float(values[0]) == pytest.approx(1.0, rel=1e-2)
-    plain = features.T @ features / n + ridge * torch.eye(d)
-    torch.testing.assert_close(hessian / hessian.norm(), plain / plain.norm(), rtol=1e-4, atol=1e-5)
-    # ∇Ψ(w) = Hw, so that w = θ − H⁻¹·step solves the mirror step
-    theta, step = torch.randn(d, generator=g).double(), torch.randn(d, generator=g).double()
-    w = theta - torch.linalg.solve(hessian.double(), step)
-    torch.testing.assert_close(hessian.double() @ w, hessian.double() @ theta - step)
-
-
 @given(st.integers(0, 10**6), st.integers(2, 5), st.floats(0.1, 5.0), st.floats(0.1, 3.0))
 def test_noise_shrinks_with_curvature(seed, d, sigma, rate):
     """Theorem 3.6, quadratic Ψ, eigenvectors v_i to w_i: along v = Σ a_i·v_i, E|move| = √(2/π)·ησ·√(Σ (a_i/w_i)²)."""
     g = generator(seed)
-    hessian = quadratic_map(torch.randn(2 * d, d, generator=g, dtype=torch.float64), 0.05)
+    features = torch.randn(2 * d, d, generator=g, dtype=torch.float64)
+    hessian = features.T @ features / (2 * d) + 0.05 * torch.eye(d, dtype=torch.float64)
     values, vectors = torch.linalg.eigh(hessian)
     noise = sigma * torch.randn(4_000, d, generator=g, dtype=torch.float64)
     moves = rate * torch.linalg.solve(hessian, noise.T).T
@@ -171,10 +161,9 @@ def top_eigenvalue(weights):
 # --- the learner ---
 
 
-@pytest.mark.parametrize("radius", [None, 0.05])
 @pytest.mark.parametrize("sample_rate", [1.0, 0.4])
 @pytest.mark.parametrize("update", ["mirror", "first order"])
-def test_the_update(update, sample_rate, radius, uncertified, monkeypatch):
+def test_the_update(update, sample_rate, uncertified, monkeypatch):
     seen, sums = [], PrivateRecords.noisy_sum
 
     def spy(self, contribution, step, clip_norm):
@@ -183,9 +172,9 @@ def test_the_update(update, sample_rate, radius, uncertified, monkeypatch):
         return noisy
 
     monkeypatch.setattr(PrivateRecords, "noisy_sum", spy)
-    model = pda(
-        update=update, sample_rate=sample_rate, radius=radius, horizon=2, learning_rate=0.3, records=30, curvature=0.5
-    ).fit(X, Y, *PUBLIC)
+    model = pda(update=update, sample_rate=sample_rate, horizon=2, learning_rate=0.3, records=30, curvature=0.5).fit(
+        X, Y, *PUBLIC
+    )
     start, path = seen[0][0], []
     top = top_eigenvalue(start)
     assert top_curvature(start, SHARED[0]) == pytest.approx(top, rel=1e-4)
@@ -195,61 +184,18 @@ def test_the_update(update, sample_rate, radius, uncertified, monkeypatch):
     for t, (theta, noisy) in enumerate(seen, 1):
         mean = noisy / (30 * sample_rate)
         if update == "mirror":
-            new = mirror_step(theta, 0.3 * least * mean, SHARED, least, centre=start, radius=radius)
+            new = mirror_step(theta, 0.3 * least * mean, SHARED, least)
         else:
             share = math.cos(math.pi * (t - 1) / 4)  # the paper's first weight is α₀ = 1
             new = theta - 0.3 * (share * mean + (1 - share) * public_gradient(theta, *SHARED) / 15)
-        if radius is not None and float((new - start).norm()) > radius:
-            new = start + (new - start) * radius / (new - start).norm()
-            assert float((new - start).norm()) <= radius * (1 + 1e-5)
         path.append(new)
         if t < len(seen):
             torch.testing.assert_close(seen[t][0], new, rtol=1e-3, atol=1e-4)
     for _ in range(0 if update == "mirror" else 2):  # on public records alone
         new = new - 0.3 * public_gradient(new, *SHARED) / 15
-        new = new if radius is None else start + (new - start) * min(1, radius / float((new - start).norm()))
     expected = torch.stack(path).mean(dim=0) if update == "mirror" else new
     torch.testing.assert_close(model.weights_, expected, rtol=1e-3, atol=1e-4)
     assert model.ledger_.spent == model.plan_.run
-
-
-def test_a_mirror_step_into_a_ball_is_the_constrained_argmin():
-    """Beside SciPy's constrained minimiser; projecting the free step is worse (Bregman distances are not round)."""
-    features, labels = SHARED
-    g = torch.Generator().manual_seed(2)
-    theta = torch.randn((features.shape[1], 3), generator=g, dtype=torch.float64) * 0.3
-    step, radius, least = torch.randn(theta.shape, generator=g, dtype=torch.float64) * 0.4, 0.2, 0.05
-
-    def psi(weights):
-        return torch.nn.functional.cross_entropy(features @ weights, labels) + 0.5 * least * weights.square().sum()
-
-    slope = torch.func.grad(psi)(theta)
-
-    def objective(weights):
-        return float((step * weights).sum() + psi(weights) - psi(theta) - (slope * (weights - theta)).sum())
-
-    found = mirror_step(theta, step, SHARED, least, radius=radius)
-    free = mirror_step(theta, step, SHARED, least)
-    assert float((free - theta).norm()) > 2 * radius
-    assert float((found - theta).norm()) <= radius * (1 + 1e-9)
-    flat = theta.numpy().ravel()
-    best = minimize(
-        lambda w: objective(torch.from_numpy(w).reshape(theta.shape)),
-        flat,
-        jac=lambda w: (step + torch.func.grad(psi)(torch.from_numpy(w).reshape(theta.shape)) - slope).numpy().ravel(),
-        constraints={
-            "type": "ineq",
-            "fun": lambda w: radius**2 - ((w - flat) ** 2).sum(),
-            "jac": lambda w: -2 * (w - flat),
-        },
-        method="SLSQP",
-        options={"ftol": 1e-14, "maxiter": 500},
-    )
-    projected = theta + (free - theta) * radius / (free - theta).norm()
-    assert objective(found) == pytest.approx(best.fun, abs=1e-7)
-    assert objective(found) < objective(projected) - 1e-5
-    assert torch.allclose(found, mirror_step(theta, step, SHARED, least, centre=theta, radius=radius))
-    assert torch.equal(mirror_step(theta, step, SHARED, least, radius=100.0), free)
 
 
 @pytest.mark.parametrize("horizon", [1, 2, 7, 1000])
@@ -266,7 +212,7 @@ def test_the_private_share_at_its_edges(horizon):
 def test_after_the_horizon_no_private_gradient_is_used(uncertified, monkeypatch):
     """α_t = cos(πt/2K) would be negative: clamped at 0."""
     monkeypatch.setattr(PrivateRecords, "noisy_sum", lambda *_: torch.full((4, 3), 1e6, dtype=torch.float64))
-    monkeypatch.setattr(PDADPMD, "_start", lambda self, private, public: torch.zeros(4, 3, dtype=torch.float64))
+    monkeypatch.setattr(pda_dpmd, "train_public", lambda *_, start, **__: start)
     found = [
         pda(update="first order", horizon=1, steps=steps, learning_rate=0.5).fit(X, Y, *PUBLIC).weights_
         for steps in (3, 4)
@@ -297,7 +243,7 @@ def test_steps_of_weight_0_are_not_paid_for(given):
 
 def test_starts_at_the_public_model(uncertified):
     for update in ("mirror", "first order"):
-        model = pda(update=update, radius=1e-9).fit(X, Y, *PUBLIC)
+        model = pda(update=update, learning_rate=1e-12).fit(X, Y, *PUBLIC)
         public = DPSGD(**{**COMMON, "sample_rate": 1.0, "learning_rate": 0.0}).fit(X, Y, *PUBLIC)
         torch.testing.assert_close(model.weights_, public.weights_)
 
@@ -337,35 +283,17 @@ def test_a_private_count_shows_in_the_noise(printed, uncertified, monkeypatch):
         assert norm.cdf(z / 2) - math.e * norm.cdf(-z / 2) > 0.5
 
 
-@given(st.integers(0, 10**6), st.integers(0, 6), st.sampled_from([1e-2, 1.0, 100.0]))
-def test_squared_gradients_are_those_of_a_loop(seed, n, clip_norm):
-    g = generator(seed)
-    x, y, theta = torch.randn(n, 3, generator=g), torch.randn(n, generator=g), torch.randn(3, generator=g)
-    expected = torch.zeros(3, dtype=torch.float64)
-    for row, label in zip(x.double(), y.double(), strict=True):
-        w = theta.double().requires_grad_(True)
-        (gradient,) = torch.autograd.grad((row @ w - label) ** 2, w)
-        expected += gradient * min(1.0, clip_norm / max(float(gradient.norm()), 1e-300))
-    found = SquaredGradient(theta).clipped_sum(x, y, clip_norm)
-    # contributions are rounded to 2⁻¹⁵ C (proofs/sums.md)
-    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5 + n * 2.0**-15 * clip_norm)
-
-
 @pytest.mark.parametrize("label", [math.nan, math.inf, -math.inf, 1e300, -1e300, 3e38, 1e15])
 @pytest.mark.parametrize("feature", [math.nan, 0.0, 1.0, 1e300])
-@pytest.mark.parametrize("size", [0.0, 1.0, 1e25])
-def test_odd_labels_and_features(label, feature, size, uncertified):
+def test_odd_labels_and_features(label, feature, uncertified):
     ledger = pc.Ledger(None, plan=pc.Gaussian(1.0), seed=1)
     private = PrivateRecords([[feature, 1.0]], [label], ledger=ledger, classes=None)
-    kind = SquaredGradient(torch.tensor([size, -size]))
-    clean = kind.clipped_sum(private._features, private._labels, 0.5)
-    assert float(clean.norm()) <= 0.5 * (1 + 1e-5)
-    assert torch.isfinite(private.noisy_sum(kind, pc.Gaussian(1.0), 0.5)).all()
+    for kept in (private._features, private._labels):
+        assert torch.isfinite(kept).all()
+        assert float(kept.abs().max()) <= 1e15
 
 
-@pytest.mark.parametrize(
-    "wrong", [{"update": "second order"}, {"curvature": 0.0}, {"horizon": 0}, {"radius": 0.0}, {"radius": math.nan}]
-)
+@pytest.mark.parametrize("wrong", [{"update": "second order"}, {"curvature": 0.0}, {"horizon": 0}])
 def test_bad_options(wrong):
     with pytest.raises(pc.PrivcalcError):
         pda(**wrong)
@@ -414,7 +342,10 @@ def test_sparse_gradients_are_those_of_the_dense_rows(seed, n, clip_norm):
     rng = np.random.default_rng(seed)
     positions = np.sort(rng.permuted(np.tile(np.arange(200.0), (n, 1)), axis=1)[:, :120], axis=1)
     theta, labels = torch.tensor(rng.standard_normal(200)), torch.tensor(rng.standard_normal(n))
-    expected = SquaredGradient(theta).clipped_sum(torch.tensor(dense(positions, 200)), labels, clip_norm)
+    rows = dense(positions, 200)
+    each = 2 * (rows @ theta.numpy() - labels.numpy())[:, None] * rows
+    each *= np.minimum(1.0, clip_norm / np.maximum(np.linalg.norm(each, axis=1, keepdims=True), 1e-300))
+    expected = torch.from_numpy(each.sum(axis=0))
     found = figure.SparseGradient(theta).clipped_sum(torch.tensor(positions), labels, clip_norm)
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=n * 2.0**-15 * clip_norm)
     # one row more that is no list of increasing positions

@@ -16,10 +16,10 @@ import privcalc as pc
 torch = pytest.importorskip("torch")
 
 from benchmarks.figures.pillar_pairs import separability  # noqa: E402
-from learners import DPSGD, PILLAR, PILLARSelection  # noqa: E402
+from examples.pillar_selection import ClippedLosses, HingeGradient, PILLARSelection  # noqa: E402
+from learners import DPSGD, PILLAR  # noqa: E402
 from learners.frame.records import PrivateRecords  # noqa: E402
-from learners.pillar import project, projection, shortened  # noqa: E402
-from learners.pillar_selection import ClippedLosses, HingeGradient  # noqa: E402
+from learners.pillar import project, projection  # noqa: E402
 
 ADD, SWAP = pc.ADD_OR_REMOVE_ONE, pc.REPLACE_ONE
 RNG = np.random.default_rng(8)
@@ -66,42 +66,34 @@ def test_public_records_without_directions(public):
     assert projection(public, 2).shape == (3, 1)
 
 
-@pytest.mark.parametrize("centred", [False, True])
-def test_the_projection_depends_on_public_records_alone(centred, uncertified):
-    models = [pillar(centred=centred).fit(x, y, PUBLIC) for x, y in ((X, Y), (-7 * X[:9], [1] * 9))]
+def test_the_projection_depends_on_public_records_alone(uncertified):
+    models = [pillar().fit(x, y, PUBLIC) for x, y in ((X, Y), (-7 * X[:9], [1] * 9))]
     one, two = (model.project_.keywords for model in models)
     assert torch.equal(one["directions"], two["directions"])
-    assert torch.equal(one["centre"], two["centre"])
-    rows = PUBLIC - (PUBLIC.mean(axis=0) if centred else 0.0)
-    np.testing.assert_allclose(one["centre"], PUBLIC.mean(axis=0) if centred else np.zeros(6), atol=1e-6)
-    _, vectors = np.linalg.eigh(rows.T @ rows)
+    _, vectors = np.linalg.eigh(PUBLIC.T @ PUBLIC)
     best = vectors[:, -2:]
     found = one["directions"].numpy()
     np.testing.assert_allclose(found @ found.T, best @ best.T, atol=1e-5)
 
 
-@given(st.integers(0, 10**6), st.sampled_from([1e-30, 1e-3, 1.0, 1e3, 1e15]), st.sampled_from(["pca", "jl", "none"]))
-def test_projected_records_are_in_the_unit_ball(seed, scale, basis):
+@given(st.integers(0, 10**6), st.sampled_from([1e-30, 1e-3, 1.0, 1e3, 1e15]), st.booleans())
+def test_projected_records_are_in_the_unit_ball(seed, scale, random):
     g = generator(seed)
-    x = scale * torch.randn(7, 6, generator=g)
-    model = pillar(basis="jl" if basis == "jl" else "pca", k=None if basis == "none" else 3)
-    found = model._projection(6, (torch.tensor(PUBLIC).float(), torch.zeros(30)))(x)
-    assert found.shape == (7, 6 if basis == "none" else 3)
+    x, directions = scale * torch.randn(7, 6, generator=g), projection(torch.tensor(PUBLIC), 3)
+    if random:
+        directions = torch.randn(6, 3, generator=g, dtype=torch.float64)
+    found = project(x, directions)
+    assert found.shape == (7, 3)
     assert torch.isfinite(found).all()
     assert float(torch.linalg.vector_norm(found.double(), dim=1).max()) <= 1 + 1e-6
     for i in range(7):  # and each record is treated for itself
-        torch.testing.assert_close(
-            model._projection(6, (torch.tensor(PUBLIC).float(), torch.zeros(30)))(x[[i]])[0],
-            found[i],
-            rtol=1e-4,
-            atol=1e-6,
-        )
+        assert torch.equal(project(x[[i]], directions)[0], found[i])
 
 
 def test_what_is_short_is_not_lengthened():
-    rows = torch.tensor([[0.3, 0.4], [3.0, 4.0], [0.0, 0.0]])
-    torch.testing.assert_close(shortened(rows), torch.tensor([[0.3, 0.4], [0.6, 0.8], [0.0, 0.0]]))
-    assert project(rows, torch.tensor([0.3, 0.0]), torch.eye(2)[:, :1])[0].tolist() == [0.0]
+    rows = torch.tensor([[0.3, 0.4], [3.0, 4.0], [0.0, 0.0]]).double()
+    found = project(rows, torch.eye(2).double())
+    torch.testing.assert_close(found, torch.tensor([[0.3, 0.4], [0.6, 0.8], [0.0, 0.0]]).double(), rtol=0, atol=1e-5)
 
 
 def test_more_dimensions_than_there_are(uncertified):
@@ -112,11 +104,10 @@ def test_more_dimensions_than_there_are(uncertified):
 
 
 def test_random_projections(uncertified):
-    one, two, other = (pillar(basis="jl", k=4, basis_seed=seed).fit(X, Y) for seed in (1, 1, 2))  # no public records
+    one, two = (pillar(basis="jl", k=4, seed=seed).fit(X, Y) for seed in (1, 2))  # no public records
     assert torch.equal(one.project_.keywords["directions"], two.project_.keywords["directions"])
-    assert not torch.equal(one.project_.keywords["directions"], other.project_.keywords["directions"])
-    wide = pillar(basis="jl", k=400)._projection(50, None).keywords["directions"]
     x = torch.randn(30, 50, generator=generator(1)).double()
+    wide = pillar(basis="jl", k=400).fit(x, [0, 1] * 15).project_.keywords["directions"]
     kept = torch.linalg.vector_norm(x @ wide, dim=1) / torch.linalg.vector_norm(x, dim=1)
     assert float((kept - 1).abs().max()) < 0.25  # 7 standard deviations
 
@@ -162,11 +153,9 @@ def test_the_certificate_is_that_of_dp_sgd():
 
 
 def test_it_is_dp_sgd_on_projected_records(uncertified):
-    model = pillar(sample_rate=0.5, momentum=0.5, ema=0.3, learning_rate=8.0).fit(X, Y, PUBLIC)
+    model = pillar(sample_rate=0.5, momentum=0.5, learning_rate=8.0).fit(X, Y, PUBLIC)
     rows = model.project_(torch.tensor(X, dtype=torch.float64))
-    same = DPSGD(
-        **COMMON, noise_multiplier=2.0, steps=3, seed=1, sample_rate=0.5, momentum=0.5, ema=0.3, learning_rate=8.0
-    )
+    same = DPSGD(**COMMON, noise_multiplier=2.0, steps=3, seed=1, sample_rate=0.5, momentum=0.5, learning_rate=8.0)
     torch.testing.assert_close(model.weights_, same.fit(rows, Y).weights_)
     torch.testing.assert_close(model.scores(X), rows @ model.weights_)
 
@@ -251,7 +240,7 @@ def test_hinge_gradients_are_those_of_a_loop(seed, n, zeta, clip_norm):
 
 
 def test_hinge_gradients_of_the_unit_ball_need_no_clipping():
-    x = shortened(torch.randn(50, 3, generator=generator(1)) * 3)
+    x = project(torch.randn(50, 3, generator=generator(1)).double() * 3, torch.eye(3).double())
     for label in (0, 1):
         for row in x:
             one = HingeGradient(torch.zeros(3), 0.5).clipped_sum(row[None], torch.tensor([label]), 100.0)

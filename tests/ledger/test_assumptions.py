@@ -72,7 +72,8 @@ def test_a_gate_scales_its_noise():
     assert needed(pc.certify(pc.AboveThreshold.of(epsilon=1.0), delta=1e-5))["questions"] == ("public", "nobody")
 
 
-def test_what_a_ledger_cannot_see_of_keys_trials_and_labels():
+@pytest.mark.usefixtures("unnumbered")
+def test_what_a_ledger_cannot_see_of_keys_and_trials():
     keys = pc.ThresholdedCounts(noise="laplace", scale=2.0, threshold=50.0)
     trials = pc.RandomTrials(STEP, mean=3.0, distribution="geometric")
     assert needed(pc.certify(keys, delta=1e-5))["keys"] == ("kept", "nobody")
@@ -83,8 +84,10 @@ def test_what_a_ledger_cannot_see_of_keys_trials_and_labels():
     for run, name, value in ((keys, "keys", "kept"), (trials, "trials", "drawn")):
         said = pc.certify(run, delta=1e-5, assumptions=pc.Assumptions(**{name: value}))
         assert needed(said)[name] == (value, "caller")
-    with pc.Ledger(None, plan=keys + STEP * 2) as ledger:
-        ledger.thresholded({"a": 900}, keys)
+
+
+def test_what_a_ledger_cannot_see_of_labels():
+    with pc.Ledger(None, plan=STEP * 2) as ledger:
         for group in ("N", "S"):
             ledger.count([1.0, 2.0], STEP, rows_per_person=1, label=group)
     found = pc.certify(ledger, delta=1e-5)
@@ -296,7 +299,7 @@ def test_a_ledger_is_gone_on_with_on_the_same_assumptions(tmp_path):
     ("name", "normaliser", "clip_norm", "candidates"),
     [("NoisyGD", "public", None, None), ("AdaMix", "public", "released", None),
      ("DPPLMean", "released", "released", None),
-     ("PILLARSelection", "public", None, "released"), ("PDADPMD", "public", None, None)],
+     ("PDADPMD", "public", None, None)],
 )  # fmt: skip
 def test_learners_declare_what_their_code_does(name, normaliser, clip_norm, candidates):
     pytest.importorskip("torch")
@@ -492,7 +495,6 @@ def test_a_ledger_of_version_2(tmp_path):
     new = pc.certify(OLD / "ledger.jsonl", delta=1e-5)
     assert new.document["version"] == 4
     assert needed(new)["parts"] == ("disjoint", "nobody")
-    assert new.verify(OLD / "ledger.jsonl")
     path = tmp_path / "open.jsonl"
     path.write_bytes((OLD / "open.jsonl").read_bytes())
     with pc.Ledger(path, plan=CHOICE * 2000) as ledger:  # gone on with: what was charged before is still nobody's word

@@ -28,8 +28,8 @@ def fresh() -> Iterator[None]:
 
 @pytest.mark.parametrize(
     ("noise", "steps", "passes", "epochs", "delta"),
-    [(20.0, 1000, 1, 10, 1e-10), (5.0, 1000, 1, 100, 1e-8), (13.66, 181, 5, 14, 1e-6), (50.0, 10_000, 1, 1000, 1e-12),
-     (2.0, 100_000, 1, 10, 1e-5), (1e4, 60, 1, 10, 1e-8)],
+    quick([(20.0, 1000, 1, 10, 1e-10), (5.0, 1000, 1, 100, 1e-8), (13.66, 181, 5, 14, 1e-6),
+           (50.0, 10_000, 1, 1000, 1e-12), (2.0, 100_000, 1, 10, 1e-5), (1e4, 60, 1, 10, 1e-8)], 1, 2),
 )  # fmt: skip
 def test_widths(noise: float, steps: int, passes: int, epochs: int, delta: float) -> None:
     """These were between 5 % and 98 % of ε wide, but the last but one."""
@@ -106,7 +106,7 @@ def test_one_kept_lognormal_by_short_numbers(monkeypatch: pytest.MonkeyPatch) ->
         parts = (np.asarray(part.astype(np.float32), dtype=np.float64) for part in found[2:])
         return lognormal_mean_grid.Rule(found.step, found.x, *parts)
 
-    for real, imag in ((0.0, 0.5), (3.0, 2.0), (-4.0, 1.0)):
+    for real, imag in ((0.0, 0.5), (-4.0, 1.0)):
         usual = off(law, real, imag)[1]
         with monkeypatch.context() as patch:
             patch.setattr(KeptLognormal, "_rule", lambda self, real: short(real))

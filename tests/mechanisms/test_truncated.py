@@ -164,7 +164,7 @@ def test_a_larger_batch_costs_no_more(noise: float, rate: float, most: int, more
 )
 def test_every_mechanism_that_it_takes(inner: pc.Mechanism) -> None:
     run = pc.TruncatedPoissonSampled(inner, 0.1, 20, 100) * 3
-    for relation in pc.Relation:
+    for relation in pc.Relation if SLOW or not isinstance(inner, pc.DiscreteGaussian) else [pc.REPLACE_ONE]:
         if relation is pc.ZERO_OUT and isinstance(inner, pc.GDP):
             continue
         found = run.epsilon(delta=1e-6, relation=relation)
@@ -175,8 +175,8 @@ def test_every_mechanism_that_it_takes(inner: pc.Mechanism) -> None:
 
 def test_extreme_inputs_give_an_answer() -> None:
     for noise, rate, most, size, uses in (
-        (1e-3, 0.5, 5, 100, 1), (1e4, 1e-9, 1, 10**12, 10**3), (1.0, 1.0, 1, 2, 1),
-        (0.6, 4e-5, 520_000, 12_700_000_000, 10**3),
+        (1e-3, 0.5, 5, 100, 1), (1e4, 1e-9, 1, 10**12, 10**3 if SLOW else 3), (1.0, 1.0, 1, 2, 1),
+        (0.6, 4e-5, 520_000, 12_700_000_000, 10**3 if SLOW else 3),
     ):  # fmt: skip
         run = pc.TruncatedPoissonSampled(pc.Gaussian(noise), rate, most, size) * uses
         for delta in (1e-300, 1e-10):

@@ -132,7 +132,7 @@ def test_points_next_to_a_half(name, scale):
     """Places whose known bits stop just before a boundary, or on it: the bits after them decide, and they alone."""
     boxes, rng, t = LAWS[name](), np.random.default_rng(1), Fraction(scale)
     seen = set()
-    for _ in range(300 if SLOW else 100):
+    for _ in range(300 if SLOW else 30):
         half = math.floor(t * Fraction(rng.uniform(0, 3))) + Fraction(1, 2)
         share = next(i for i, box in enumerate(boxes.rest) if (box.left + box.width) * t > half)
         if share >= boxes.body:
@@ -191,7 +191,7 @@ def test_points_next_to_the_graph(name):
 @pytest.mark.parametrize("scale", quick([0.05, 0.31, 100.3], 1))
 def test_the_law_of_the_far_tail_by_importance_sampling(name, scale):
     """Boxes to 40 σ and beyond and heights like the graph's are forced: what is taken, its law of k, in 50 digits."""
-    boxes, size, rng, t = LAWS[name](), 500, np.random.default_rng(9), Fraction(scale)
+    boxes, size, rng, t = LAWS[name](), 5000 if SLOW else 200, np.random.default_rng(9), Fraction(scale)
     first, far = int(boxes.ends[-2]), boxes.far
     for i in (0, 256):
         left, right = far.left + i * far.width, far.left + (i + 1) * far.width

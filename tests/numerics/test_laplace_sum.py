@@ -75,7 +75,7 @@ def test_the_truth_is_that_of_the_noise(a, count):
 @example(100.0, 3, [0.01, 0.7])
 @example(0.01, 40, [0.3])
 @example(1.0, 128, [0.98])
-@settings(max_examples=120 if SLOW else 15, deadline=None)
+@settings(max_examples=120 if SLOW else 5, deadline=None)
 def test_every_digit_is_proved(a, count, shares):
     epsilon = np.array([share * count * a for share in shares])
     delta, tail, error = laplace_sum_profile(a, count, epsilon)

@@ -43,7 +43,7 @@ sys.exit(code)
 def test_it_runs_alone(tmp_path: Path) -> None:
     """Copied to where nothing else of the library is, and anything but python-flint refused."""
     shutil.copytree(ROOM, tmp_path / "privcalc" / "rigorous", ignore=shutil.ignore_patterns("__pycache__"))
-    certificate = pc.certify(pc.PoissonSampled(pc.Gaussian(1.0), 0.02) * 300, delta=1e-5)
+    certificate = pc.certify(pc.PoissonSampled(pc.Gaussian(1.0), 0.02) * 30, delta=1e-5)
     certificate.save(tmp_path / "run.json")
     document = json.loads((tmp_path / "run.json").read_text())
 

@@ -61,7 +61,10 @@ class Cells:
         self.epsilon = np.asarray(spacing * self.index, dtype=np.float64)
         self.c, self.spacing = c, spacing
         h, tail, h_error = pair.profile(self.epsilon[left:])
-        g, g_tail, g_error = pair.reverse.profile(-self.epsilon[left::-1])
+        if pair.reverse is pair and left <= right:
+            g, g_tail, g_error = (values[: left + 1].copy() for values in (h, tail, h_error))
+        else:
+            g, g_tail, g_error = pair.reverse.profile(-self.epsilon[left::-1])
         # Of lines below the profile (``proofs/tails.md``): the value at 0, slopes on the left,
         # how far slopes may be off.
         least = min(float(h[0] - h_error[0]), float(g[0] - g_error[0]))

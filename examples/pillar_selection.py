@@ -4,6 +4,7 @@ Pinto et al. 2024, Algorithm 2.
 
 Two classes, scaled hinge loss max(1 − y⟨w, z⟩/ζ, 0), ‖w‖ ≤ 1, ‖z‖ ≤ 1. Each step takes one record without replacement.
 The accountant is given all of it at once: k·T single-record steps and one exponential mechanism (``proofs/pillar.md``).
+``python -m examples.pillar_selection``.
 """
 
 from __future__ import annotations
@@ -22,8 +23,9 @@ import privcalc as pc
 from learners.frame.learner import Learner
 from learners.frame.plan import Plan
 from learners.frame.records import PrivateRecords, positions
-from learners.gradients.exact import Matrix, OuterProducts, Rows, groups, score_unit, summed
+from learners.gradients.exact import Matrix, OuterProducts, Rows, groups, summed, unit
 from learners.pillar import project, projection
+from privcalc import errors
 
 __all__ = ["PILLARSelection"]
 
@@ -65,13 +67,11 @@ class PILLARSelection(Learner):
     choice: float = 0.1
 
     def __post_init__(self) -> None:
-        if isinstance(self.k, bool) or self.k < 1:
-            raise pc.PrivcalcError(f"k = {self.k!r}: must be a whole number >= 1")
+        errors.count("k", self.k, least=1)
         if len(positions(self.classes)) != 2:
             raise pc.PrivcalcError(f"classes = {list(self.classes)!r}: must be two")
         for name, value in (("zeta", self.zeta), ("beta", self.beta), ("choice", self.choice)):
-            if not 0 < value < 1:
-                raise pc.PrivcalcError(f"{name} = {value!r}: must be in (0, 1)")
+            errors.real(name, value, "in (0, 1)", low=0.0, high=1.0, open_low=True, open_high=True)
 
     @property
     def runs(self) -> int:
@@ -120,8 +120,7 @@ class PILLARSelection(Learner):
         if public is None:
             raise pc.PrivcalcError("X_public: must be given, to project on its principal components")
         self.directions_ = projection(public[0], self.k)
-        self._centre = torch.zeros(private.shape[0], device=self.device, dtype=torch.float64)
-        projected = private.map(lambda x: project(x, self._centre, self.directions_))
+        projected = private.map(lambda x: project(x, self.directions_))
         step = self._step(plan.noise_multiplier)
         found = torch.stack([self._run(projected, step, plan.noise_multiplier) for _ in range(self.runs)])
         bound = 1 + 1 / self.zeta
@@ -144,7 +143,7 @@ class PILLARSelection(Learner):
 
     def _scores(self, features: Tensor) -> Tensor:
         """−⟨w, z⟩ and ⟨w, z⟩."""
-        margin = project(features, self._centre, self.directions_) @ self.weights_
+        margin = project(features, self.directions_) @ self.weights_
         return torch.stack([-margin, margin], dim=1)
 
 
@@ -183,7 +182,8 @@ class ClippedLosses:
 
     def scores(self, features: Tensor, labels: Tensor) -> NDArray[np.generic]:
         """Shape (candidates,)."""
-        candidates, step = Matrix.of(self.candidates.T), score_unit(self.bound)
+        # Coarser than contributions, so that doubles hold the sums of 2²⁸ records.
+        candidates, step = Matrix.of(self.candidates.T), unit(self.bound) * 2.0**10
         totals = []
         for group, some in groups(Rows.of(features), labels):
             total = torch.zeros(len(self.candidates), dtype=torch.float64, device=labels.device)
@@ -192,3 +192,17 @@ class ClippedLosses:
                 total += (losses.nan_to_num(nan=0.0).clamp(0.0, self.bound) * (1 / step)).floor().sum(dim=1)
             totals.append(total)
         return np.asarray(-(summed(totals) * step).cpu().numpy())
+
+
+def main() -> None:
+    """On made-up records."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.nn.functional.normalize(torch.randn(3_000, 20, generator=generator), dim=1)
+    y = (x[:, 0] > 0).long().tolist()
+    model = PILLARSelection(classes=[0, 1], epsilon=3.0, delta=1e-5, records=2_000, k=20, steps=500)
+    model.fit(x[:2_000], y[:2_000], x[2_000:])
+    print(f"accuracy {model.score(x[2_000:], y[2_000:]):.3f}, {model.certificate_.guarantee}")
+
+
+if __name__ == "__main__":
+    main()
