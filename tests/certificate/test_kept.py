@@ -5,9 +5,10 @@ import math
 from pathlib import Path
 
 import pytest
+from cases import SLOW
 
 import privcalc as pc
-from privcalc.certificate import consistency, earlier, schema, story
+from privcalc.certificate import consistency, earlier, schema
 from privcalc.certificate.schema import digest
 from privcalc.cli import main
 
@@ -49,6 +50,8 @@ def test_what_0_1_0_wrote(name, one_claim):
             certificate.verify(seconds=math.inf)
         with pytest.raises(pc.NotConfirmed):
             pc.certify([certificate], delta=1e-5)
+        return
+    if name == "batches" and not SLOW:
         return
     if document["confirmed"]:
         pytest.importorskip("flint")
@@ -128,8 +131,8 @@ def test_what_is_wrong_is_refused_of_old_ones_too():
         **document,
         "guarantee": {**document["guarantee"], "epsilon": {"lower": 0.01, "upper": 0.01, "route": "contour"}},
     }
-    forged["proofs"] = story.pages(forged)
-    with pytest.raises(pc.PrivcalcError, match="guarantee"):
+    forged["proofs"] = schema.pages(forged)
+    with pytest.raises(pc.PrivcalcError, match="is too small"):
         pc.Certificate({**forged, "hash": digest(forged)}).verify(seconds=math.inf)
 
 

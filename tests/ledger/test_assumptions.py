@@ -13,9 +13,9 @@ import pytest
 
 import privcalc as pc
 from privcalc.certificate import earlier
-from privcalc.certificate.consistency import check
-from privcalc.certificate.schema import digest
-from privcalc.certificate.story import log_of, of_given, pages
+from privcalc.certificate.consistency import check, log_of
+from privcalc.certificate.schema import digest, pages
+from privcalc.certificate.story import of_given
 from privcalc.ledger.assumptions import PAGES, STATED, VOID, Provenance, asked_by, asking
 from privcalc.log.lines import START, chained
 from privcalc.serial import run_to_json
@@ -495,7 +495,6 @@ def test_a_ledger_of_version_2(tmp_path):
     new = pc.certify(OLD / "ledger.jsonl", delta=1e-5)
     assert new.document["version"] == 4
     assert needed(new)["parts"] == ("disjoint", "nobody")
-    assert new.verify(OLD / "ledger.jsonl")
     path = tmp_path / "open.jsonl"
     path.write_bytes((OLD / "open.jsonl").read_bytes())
     with pc.Ledger(path, plan=CHOICE * 2000) as ledger:  # gone on with: what was charged before is still nobody's word

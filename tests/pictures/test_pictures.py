@@ -250,7 +250,7 @@ class Reader(HTMLParser):
         return "".join(data for _, data in self.pieces)
 
 
-TAGS = "html head meta title style body h1 h2 p strong table tr th td figure img figcaption pre code details summary"
+TAGS = "html head meta title style body h1 h2 p strong table tr th td figure img figcaption pre code details summary a"
 ALLOWED = set(TAGS.split())
 
 
@@ -294,7 +294,8 @@ def test_page_needs_nothing_from_elsewhere(made: tuple[Certificate, str]) -> Non
     sources = [attributes["src"] or "" for tag, attributes in tags if tag == "img"]
     assert len(sources) == 2
     names = {name for _, attributes in tags for name in attributes}
-    assert names == {"lang", "charset", "http-equiv", "content", "name", "alt", "src", "class"}
+    assert names == {"lang", "charset", "http-equiv", "content", "name", "alt", "src", "class", "href"}
+    assert [attributes["href"] for tag, attributes in tags if tag == "a"] == ["verify.html"]
     assert "content=\"default-src 'none'; img-src data:; style-src 'unsafe-inline'\"" in text
     assert not re.search(r"url\(|@import|https?:", text)
     for source in sources:
@@ -352,8 +353,9 @@ def test_a_hostile_certificate_injects_nothing(made: tuple[Certificate, str], mo
             reader = Reader(text)
             assert {tag for tag, _ in reader.tags} <= ALLOWED, place
             assert {name for _, attributes in reader.tags for name in attributes} <= {
-                *("lang", "charset", "http-equiv", "content", "name", "alt", "src", "class"),
+                *("lang", "charset", "http-equiv", "content", "name", "alt", "src", "class", "href"),
             }, place
+            assert [attributes["href"] for tag, attributes in reader.tags if tag == "a"] == ["verify.html"], place
             assert text.count("<script") == text.count("onerror=alert(2)>") == 0, place
             assert not set("\u202e\x00\x1b") & set(text), place
             assert ("CHANGED" in text) == (changed.document["hash"] != digest(changed.document)), place
@@ -435,8 +437,17 @@ def test_several_runs_in_one_picture():
     for run, line in zip(runs, lines, strict=False):
         alphas, betas = line.get_data()
         assert betas[20] == run.beta(alpha=float(alphas[20])).lower
-    with pytest.raises(pc.PrivcalcError, match=r"names = \['one'\]: must be as many as there are runs, 2"):
-        pictures.tradeoff(runs, names=["one"])
+    for draw, label in ((pictures.tradeoff, "no attack is below"), (pictures.profile, "proved: at most"),
+                        (pictures.risk, "no attack is above")):  # fmt: skip
+        with pytest.raises(pc.PrivcalcError, match=r"names = \['one'\]: must be as many as there are runs, 2"):
+            draw(runs, names=["one"])
+        named = draw(dict(zip(("one", "many"), runs, strict=True))).axes[0].lines
+        assert [line.get_label() for line in named[:2]] == [f"one: {label}", f"many: {label}"]
+    several, alone = pictures.profile(runs), [pictures.profile(run) for run in runs]
+    for curve, one in zip(several.axes[0].lines, alone, strict=True):
+        assert np.array_equal(curve.get_data(), one.axes[0].lines[0].get_data())
+    drawn = [figure.axes[0].lines[0].get_data() for figure in (runs[1].plot(), pictures.tradeoff(runs[1]))]
+    assert np.array_equal(*drawn)
     assert pc.certify(runs[0], delta=1e-5).plot().axes
 
 
