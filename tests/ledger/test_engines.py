@@ -231,3 +231,14 @@ def test_spark_finds_what_pandas_finds():
             ask()
             found[-1].append(bare.values.tolist())
     assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_rows_that_are_equal_in_order_are_taken_by_what_they_add(engine):
+    """Not by where an engine finds them, which depends on the rows of others."""
+    x, by = [2.0, 1.0, math.nan, 1.5], ["N", "N", "N", "?"]
+    options = {"person": "who", "order": "day", "rows_per_person": 1, "by": "by", "groups": ["N"]}
+    for turned in (1, -1):
+        columns = {"x": x[::turned], "who": ["a"] * 4, "id": [1] * 4, "by": by[::turned], "n": [1] * 4, "day": [1] * 4}
+        found = Bare().sum(engine(columns), NOISE, column="x", lower=LOW, upper=HIGH, **options)
+        assert found.value.tolist() == [1.0]
