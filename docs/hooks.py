@@ -7,6 +7,7 @@ for anything fails the build.
 
 from __future__ import annotations
 
+import functools
 import posixpath
 import re
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from importlib.resources import files as package
 from pathlib import Path
 from typing import Any
 
+import griffe
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File
 from nbconvert import MarkdownExporter
@@ -27,6 +29,8 @@ MATHJAX = "static/mathjax/es5/tex-svg.js"
 CODE = re.compile(
     r"(^ *(?:```|~~~).*?^ *(?:```|~~~) *$|^ {4}[^\n]*$|`[^`\n]+`|\$\$.*?\$\$|\$[^$]+\$)", re.DOTALL | re.MULTILINE
 )
+ROLE = re.compile(r":\w+:`~?(?:\w+\.)*(\w+)`|``(?P<code>[^`]+)``")
+ENTRY = re.compile(r"^::: (privcalc\.[\w.]+)$", re.MULTILINE)
 LINK = re.compile(r"(\]\()([^)\s#]+)((?:#[^)\s]*)?\))")
 LIST = re.compile(
     r"^(?![ *+|#-]|\d+\. )(.+)\n(?=(?:[*+-]|1\.) )", re.MULTILINE
@@ -144,12 +148,37 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
         return before + posixpath.relpath(target, posixpath.dirname(here) or ".") + after
 
     page.meta.setdefault("search", {"boost": 2.0 if here.startswith(("guides/", "start")) else 0.5})
+    if here.startswith("api/"):
+        markdown = _summary(markdown)
     markdown = PROMPT.sub("```pycon\n", markdown)
     parts = CODE.split(LIST.sub(r"\1\n\n", markdown))
     parts[::2] = [LINK.sub(moved, FORMULA.sub(r"]\(", part)) for part in parts[::2]]
     if here.startswith("proofs/"):
         parts[::2] = [_raised(part) for part in parts[::2]]
     return "".join(parts)
+
+
+@functools.cache
+def _names() -> Any:
+    return griffe.load("privcalc", search_paths=[ROOT], resolve_aliases=True)
+
+
+def _summary(markdown: str) -> str:
+    """What a page of the reference has, each with the first sentence that is said of it, above the first."""
+    lines = []
+    for name in ENTRY.findall(markdown):
+        entry = _names()[name.partition(".")[2]]
+        while entry.is_alias:
+            entry = entry.final_target
+        said = " ".join(entry.docstring.value.partition("\n\n")[0].split()) if entry.docstring else ""
+        sentence = (
+            re.split(r"(?<=[.])\s", ROLE.sub(lambda found: f"`{found[1] or found[2]}`", said))[0]
+            .rstrip(".:;")
+            .replace("|", "\\|")
+        )
+        lines.append(f"| [`{name.rpartition('.')[2]}`](#{name}) | {sentence} |")
+    table = "\n".join(["| name | what it is |", "|---|---|", *lines])
+    return ENTRY.sub(lambda first: f"{table}\n\n{first[0]}", markdown, count=1) if len(lines) > 1 else markdown
 
 
 def _raised(text: str) -> str:

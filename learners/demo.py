@@ -198,13 +198,13 @@ def _pictures(rows: Sequence[Row], folder: Path) -> None:
     least = 100 * min(row.accuracy for row in rows)
     axes.set_xlim(left=max(0.0, 10 * (least // 10 - 1)), right=104)
     axes.invert_yaxis()
-    claim = next((row.certificate.guarantee for row in rows if row.certificate is not None), None)
-    private = "" if claim is None else f"blue: ({claim.epsilon:.3g}, {claim.delta:g})-DP; "
-    axes.set(
-        xlabel="test accuracy, % (cut off on the left)", title=f"{private}grey: not private, or public records alone"
-    )
-    pictures.save(figure, folder / "accuracy.png")
+    title = "grey: not private, or public records alone"
     certificate = next((row.certificate for row in rows if row.certificate is not None), None)
+    if certificate is not None:
+        claim = certificate.guarantee
+        title = f"blue: ({claim.epsilon:.3g}, {claim.delta:g})-DP; {title}"
+    axes.set(xlabel="test accuracy, % (cut off on the left)", title=title)
+    pictures.save(figure, folder / "accuracy.png")
     if certificate is not None:
         pictures.save(pictures.tradeoff(certificate.run, relation=certificate.relation), folder / "privacy.png")
 

@@ -33,6 +33,9 @@ __all__ = ["DPPLMean", "shrunk"]
 SHARES = (5 / 64, 7 / 64, 52 / 64)
 """How the budget for the sums is shared between the steps (paper, §4.1)."""
 
+COUNTS = 0.02
+"""The part of the budget for the noisy counts; only the first step pays for them."""
+
 
 @dataclass(kw_only=True, eq=False)
 class DPPLMean(Learner):
@@ -47,7 +50,6 @@ class DPPLMean(Learner):
         relation: the neighbouring relation.
         radius: the first R, a public constant.
         shares: how the budget is split over the steps; ``(1.0,)`` is the naive clipped mean.
-        count_share: the part of the budget for the noisy counts; only the first step pays for them.
         spread: a public guess of the standard deviation of a coordinate within a class; sets the later radii. None
             keeps R.
         device: torch device.
@@ -68,15 +70,12 @@ class DPPLMean(Learner):
     epsilon: float
     radius: float = 1.0
     shares: Sequence[float] = SHARES
-    count_share: float = 0.02
     spread: float | None = None
 
     def __post_init__(self) -> None:
         self.shares = tuple(self.shares)
         if not self.shares or min(self.shares) <= 0 or not math.isclose(sum(self.shares), 1.0):
             raise pc.PrivcalcError(f"shares = {self.shares!r}: must be positive, with sum 1")
-        share = self.count_share
-        errors.real("count_share", share, "in (0, 1)", low=0.0, high=1.0, open_low=True, open_high=True)
         errors.positive("radius", self.radius)
 
     def plan(self) -> Plan:
@@ -91,8 +90,7 @@ class DPPLMean(Learner):
     @property
     def _budget(self) -> list[float]:
         """ρ of each step, as shares of 1; the counts are part of the first."""
-        rest = 1 - self.count_share
-        return [share * rest + (self.count_share if step == 0 else 0.0) for step, share in enumerate(self.shares)]
+        return [share * (1 - COUNTS) + (COUNTS if step == 0 else 0.0) for step, share in enumerate(self.shares)]
 
     def _train(self, private: PrivateRecords, plan: Plan, count: int, public: tuple[Tensor, Tensor] | None) -> Tensor:
         size, features, radius = len(self.classes), private.shape[0], self.radius
@@ -103,7 +101,7 @@ class DPPLMean(Learner):
             # The count rides along in the first step, scaled so that it takes its share of that step's ρ.
             weight = 0.0
             if step == 0:
-                weight = radius * math.sqrt(self.count_share / (self.shares[0] * (1 - self.count_share)))
+                weight = radius * math.sqrt(COUNTS / (self.shares[0] * (1 - COUNTS)))
             contribution = ClassSums(centres, radius, weight)
             bound = contribution.sensitivity(self.relation)
             noisy = private.noisy_sum(contribution, mechanism, bound)

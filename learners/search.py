@@ -49,8 +49,7 @@ class PrivateSearch(Parameters):
     Args:
         estimator: the learner; its plan bounds every trial's. So give it the noise multiplier, and the most steps of
             any setting.
-        params: for each argument to choose a list of values, all as likely, or something with ``rvs(random_state=…)``
-            (SciPy).
+        params: for each argument to choose a list of values, all as likely.
         mean: E[K].
         distribution: of K: "poisson" (may be 0), "geometric" or "logarithmic", or η > −1 (see ``RandomTrials``).
         score_noise: of the number of right predictions on held-out records, which one record changes by 1 at most:
@@ -104,12 +103,8 @@ class PrivateSearch(Parameters):
                 raise pc.PrivcalcError(
                     f"params: {name!r} must be an argument of the estimator that may be tuned, not of {FIXED}"
                 )
-            if not hasattr(values, "rvs") and (
-                isinstance(values, (str, bytes)) or not hasattr(values, "__getitem__") or not len(values)
-            ):
-                raise pc.PrivcalcError(
-                    f"params: {name!r} must have a list of at least one value, or something with rvs()"
-                )
+            if isinstance(values, (str, bytes)) or not hasattr(values, "__getitem__") or not len(values):
+                raise pc.PrivcalcError(f"params: {name!r} must have a list of at least one value")
         if self.score_noise is not None and not isinstance(self.score_noise, (pc.Gaussian, pc.Laplace)):
             raise pc.PrivcalcError(
                 f"score_noise = {self.score_noise!r}: must be Gaussian or Laplace, or None for a public score"
@@ -210,14 +205,8 @@ class PrivateSearch(Parameters):
 
     def _setting(self, rng: random.Random) -> dict[str, Any]:
         """Values drawn independently of each other, of other trials and of the data."""
-        found = {}
-        for name, values in self.params.items():
-            if hasattr(values, "rvs"):
-                value = values.rvs(random_state=np.random.default_rng(rng.getrandbits(128)))
-            else:
-                value = values[rng.randrange(len(values))]
-            found[name] = value.item() if isinstance(value, np.generic) else value
-        return found
+        found = {name: values[rng.randrange(len(values))] for name, values in self.params.items()}
+        return {name: value.item() if isinstance(value, np.generic) else value for name, value in found.items()}
 
     def _made(self, setting: Mapping[str, Any], rng: random.Random) -> Learner:
         """A learner for one trial, silent: a bar would show how many there are."""

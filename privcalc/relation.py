@@ -35,8 +35,13 @@ class Relation(enum.Enum):
 
 
 ADD_OR_REMOVE_ONE = Relation.ADD_OR_REMOVE_ONE
+"""One data set has one record more than the other: what all questions mean unless told otherwise."""
+
 REPLACE_ONE = Relation.REPLACE_ONE
+"""One record is another in the other data set; a sum may move by twice the clip norm."""
+
 ZERO_OUT = Relation.ZERO_OUT
+"""One record's contributions are zero in the other data set, which has as many records."""
 
 
 def check_relation(value: object) -> Relation:

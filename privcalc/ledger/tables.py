@@ -6,9 +6,10 @@ charges.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, TypeGuard, Unpack
 
@@ -17,9 +18,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from privcalc import errors
 from privcalc.errors import PrivcalcError, suggests
-from privcalc.ledger.answers import MISS, Answer, Reach, bounds, half_width, of_means, of_sums, shortfall
+from privcalc.ledger.answers import MISS, Answer, Reach, bounds, half_width, of_means, of_persons, of_sums, shortfall
 from privcalc.ledger.assumptions import Answered, asked_by
-from privcalc.ledger.columns import Asked, Common, Rows, ascending, listed_values, pick, places, split, totals
+from privcalc.ledger.columns import Asked, Common, ascending, listed_values
+from privcalc.ledger.frames import Rows, Steps
 from privcalc.ledger.terms import Terms
 from privcalc.mechanisms.discrete_gaussian import DiscreteGaussian
 from privcalc.mechanisms.exponential import ExponentialMechanism, TopK
@@ -27,7 +29,7 @@ from privcalc.mechanisms.gaussian import Gaussian
 from privcalc.mechanisms.laplace import Laplace
 from privcalc.numerics.floats import Floats
 from privcalc.relation import REPLACE_ONE
-from privcalc.run import Additive
+from privcalc.run import Additive, Mechanism
 
 if TYPE_CHECKING:
     from privcalc.ledger.book import Persons
@@ -43,14 +45,16 @@ SHARES = 2.0**20
 
 
 class Totals(np.ndarray[Any, np.dtype[Any]]):
-    """Sums that a ledger added up itself, of contributions that it bounded: there is nothing to doubt about them."""
+    """Sums that a ledger added up itself, of contributions that it bounded, after it had charged for their release."""
 
 
 class Tables(ABC):
-    """What :class:`Ledger` answers about tables: ``count``, ``sum``, ``mean``, ``histogram``, ``quantile`` and ``top``.
+    """What :class:`Ledger` answers about tables.
+
+    That is ``count``, ``count_distinct``, ``sum``, ``mean``, ``histogram``, ``quantile`` and ``top``.
 
     A table is one column (an array, a list, a series) or a data frame with ``column=`` naming one; ``person`` and
-    ``by`` are columns, or names of some. All six take the arguments of :class:`Common`: ``rows_per_person`` always, and
+    ``by`` are columns, or names of some. All take the arguments of :class:`Common`: ``rows_per_person`` always, and
     ``person``, ``by``, ``groups`` and ``label``.
 
     Values that are missing (None, NaN, what is no number) count nowhere; values beyond the bounds, and ±∞, count as the
@@ -61,6 +65,7 @@ class Tables(ABC):
     gaussian: Callable[..., Any]
     laplace: Callable[..., Any]
     select: Callable[..., Any]
+    _charge: Callable[..., None]
 
     @property
     @abstractmethod
@@ -97,8 +102,30 @@ class Tables(ABC):
         """
         asked = Asked("count", table, **common)
         rows = asked.rows()
-        reach = of_sums(1.0, 1.0, rows=asked.rows_per_person, cells=rows.size, relation=self.terms.relation)
-        sums, error = self._sums(asked, rows.group, np.ones(len(rows.group)), rows.size, mechanism, reach, whole=True)
+        counted = rows.sums()
+        reach = of_sums(1, 1, rows=asked.rows_per_person, cells=rows.size, relation=self.terms.relation)
+        sums, error = self._sums(asked, lambda: counted()[0], rows.size, mechanism, reach, whole=True)
+        return asked.answer(rows, by_group(sums, rows), error)
+
+    @suggests
+    def count_distinct(
+        self, table: Any, mechanism: Gaussian | DiscreteGaussian | Laplace, **common: Unpack[Common]
+    ) -> Answer:
+        """How many persons there are, or in each group: one is in as many groups as ``rows_per_person`` rows are.
+
+        Args:
+            table: a data frame.
+            mechanism: as in ``count``.
+            common: ``rows_per_person`` and ``person`` (always), ``order``, ``by``, ``groups``, ``label``:
+                :class:`Common`.
+        """
+        asked = Asked("count_distinct", table, **common)
+        if asked.persons[0] == "word":
+            raise PrivcalcError("person: must be the column that tells whose a row is, where persons are counted")
+        rows = asked.rows()
+        counted = rows.sums(distinct=True)
+        reach = of_persons(rows=asked.rows_per_person, cells=rows.size, relation=self.terms.relation)
+        sums, error = self._sums(asked, lambda: counted()[0], rows.size, mechanism, reach, whole=True)
         return asked.answer(rows, by_group(sums, rows), error)
 
     @suggests
@@ -124,15 +151,15 @@ class Tables(ABC):
             common: ``rows_per_person`` (always), ``person``, ``by``, ``groups``, ``label``: :class:`Common`.
         """
         asked, (low, high) = Asked("sum", table, column=column, **common), bounds(lower, upper)
-        rows, found = asked.numbers()
-        whole = isinstance(mechanism, Additive) and mechanism.whole
+        rows, whole = asked.rows(numbers=True), isinstance(mechanism, Additive) and mechanism.whole
         if whole and not (low.is_integer() and high.is_integer()):
             raise PrivcalcError(f"lower = {lower!r}, upper = {upper!r}: must be whole numbers for {mechanism}")
-        reach = of_sums(low, high, rows=asked.rows_per_person, cells=rows.size, relation=self.terms.relation)
-        values = np.clip(found, low, high)
-        values = np.rint(values) if whole else values
-        sums, error = self._sums(asked, rows.group, values, rows.size, mechanism, reach, whole=whole)
-        return asked.answer(rows, by_group(sums, rows), error)
+        steps = Steps.of(low, high, whole=whole)
+        added = rows.sums(steps=steps)
+        ends = steps.exact(low), steps.exact(high)
+        reach = of_sums(*ends, rows=asked.rows_per_person, cells=rows.size, relation=self.terms.relation)
+        sums, error = self._sums(asked, lambda: map(steps.value, added()[1]), rows.size, mechanism, reach, whole=whole)
+        return asked.answer(rows, by_group(sums, rows), error, low, high)
 
     @suggests
     def mean(
@@ -167,22 +194,21 @@ class Tables(ABC):
             raise PrivcalcError(f"mechanism = {mechanism}: must be Gaussian or Laplace, for a mean")
         middle, half = 0.5 * low + 0.5 * high, 0.5 * high - 0.5 * low
         errors.scale("upper - lower", half)
-        rows, found = asked.numbers()
-        reach = of_means(half, rows=asked.rows_per_person, cells=rows.size, relation=self.terms.relation)
-        values = np.clip(np.clip(found, low, high) - middle, -half, half)
-        cell, contributions = (
-            np.append(rows.group, rows.group + rows.size),
-            np.append(values, np.full(len(values), half)),
-        )
-        sums, error = self._sums(
-            asked, cell, contributions, 2 * rows.size, mechanism, reach, miss=0.5 * MISS, divided=True
-        )
+        rows, steps = asked.rows(numbers=True), Steps.of(-half, half)
+        added, top = rows.sums(steps=steps, middle=middle), steps.place(half)
+        reach = of_means(steps.exact(half), rows=asked.rows_per_person, cells=rows.size, relation=self.terms.relation)
+
+        def pairs() -> Iterator[float]:
+            counts, sums = added()
+            return map(steps.value, [*sums, *(int(count) * top for count in counts)])
+
+        sums, error = self._sums(asked, pairs, 2 * rows.size, mechanism, reach, miss=0.5 * MISS, divided=True)
         above, below = sums[: rows.size], np.maximum(sums[rows.size :], 0.0)
         with np.errstate(divide="ignore", invalid="ignore"):
             share = np.where(below > 0, np.clip(above / below, -1.0, 1.0), 0.0)
             width = 2 * half * np.where(below > error, error / below, 1.0)
         value = np.clip(middle + half * share, low, high)
-        return asked.answer(rows, by_group(value, rows), by_group(width, rows))
+        return asked.answer(rows, by_group(value, rows), by_group(width, rows), low, high)
 
     @suggests
     def histogram(
@@ -205,13 +231,10 @@ class Tables(ABC):
             common: ``rows_per_person`` (always), ``person``, ``by``, ``groups``, ``label``: :class:`Common`.
         """
         asked, ends = Asked("histogram", table, column=column, **common), ascending("edges", edges, least=2)
-        bins, (rows, found) = len(ends) - 1, asked.numbers()
-        place = np.clip(np.searchsorted(ends, found, side="right") - 1, 0, bins - 1)
-        cells = rows.size * bins
-        reach = of_sums(1.0, 1.0, rows=asked.rows_per_person, cells=cells, relation=self.terms.relation)
-        sums, error = self._sums(
-            asked, rows.group * bins + place, np.ones(len(place)), cells, mechanism, reach, whole=True
-        )
+        bins, rows = len(ends) - 1, asked.rows(numbers=True)
+        cells, counted = rows.size * bins, rows.sums(ends=ends[1:-1].tolist())
+        reach = of_sums(1, 1, rows=asked.rows_per_person, cells=cells, relation=self.terms.relation)
+        sums, error = self._sums(asked, lambda: counted()[0], cells, mechanism, reach, whole=True)
         return asked.answer(rows, sums if rows.groups is None else sums.reshape(-1, bins), error)
 
     @suggests
@@ -242,10 +265,14 @@ class Tables(ABC):
                 f"mechanism = {mechanism}: must be ExponentialMechanism(ε, monotone=False), for a quantile"
             )
         rank = round(rank * SHARES) / SHARES
-        rows, found = asked.numbers()
-        scores = np.array([_ranks(part, grid, rank) for part in split(rows.group, found, rows.size)])
+        rows = asked.rows(numbers=True)
+        counted = rows.sums(ends=grid.tolist(), both=True)
         alone = self.terms.relation is REPLACE_ONE and rows.size == 1
         reach = asked.rows_per_person * (0.5 if alone else max(rank, 1 - rank))
+
+        def scores() -> Floats:
+            return _ranks(counted()[0].reshape(rows.size, -1), rank)
+
         chosen = self._chosen(asked, rows, scores, mechanism, reach, monotone=False)
         value = float(grid[chosen]) if rows.groups is None else grid[chosen]
         return asked.answer(rows, value, shortfall(mechanism, reach, len(grid)))
@@ -276,11 +303,11 @@ class Tables(ABC):
         asked, names = Asked("top", table, column=column, **common), listed_values("candidates", candidates)
         if not isinstance(mechanism, (TopK, ExponentialMechanism)):
             raise PrivcalcError(f"mechanism = {mechanism}: must be TopK or ExponentialMechanism")
-        place = places(pick("column", table, column), names)
-        rows = asked.rows(len(place)).where(place >= 0)
-        cells = np.bincount(rows.group * len(names) + place[rows.taken], minlength=rows.size * len(names))
-        scores, reach = cells.reshape(rows.size, len(names)), float(asked.rows_per_person)
-        chosen = self._chosen(asked, rows, scores, mechanism, reach, monotone=True)
+        if isinstance(mechanism, TopK) and mechanism.k > len(names):
+            raise PrivcalcError(f"candidates: must be at least k = {mechanism.k}, not {len(names)}")
+        rows, reach = asked.rows(listed=names), float(asked.rows_per_person)
+        counted = rows.sums()
+        chosen = self._chosen(asked, rows, lambda: counted()[0].reshape(rows.size, -1), mechanism, reach, monotone=True)
         value = [tuple(names[index] for index in row) for row in np.reshape(chosen, (rows.size, -1)).tolist()]
         return asked.answer(
             rows, value[0] if rows.groups is None else tuple(value), shortfall(mechanism, reach, len(names))
@@ -289,8 +316,7 @@ class Tables(ABC):
     def _sums(
         self,
         asked: Asked,
-        cell: NDArray[np.int64],
-        contributions: Floats,
+        found: Callable[[], Iterable[float]],
         size: int,
         mechanism: Additive,
         reach: Reach,
@@ -303,7 +329,6 @@ class Tables(ABC):
         if not _adds(mechanism):
             raise PrivcalcError(f"mechanism = {mechanism}: must be Gaussian, DiscreteGaussian or Laplace")
         limit = reach.limit(mechanism.multiplier, whole=whole)
-        sums = np.clip(totals(cell, contributions, size), -limit, limit)
         bound = reach.bound(limit, squares=mechanism.norm == 2, whole=whole)
         if isinstance(mechanism, DiscreteGaussian):
             if mechanism.sensitivity < bound:
@@ -311,21 +336,53 @@ class Tables(ABC):
                     f"mechanism = {mechanism}: must have a sensitivity of at least {bound:.9g}, which is how far one "
                     "person may move the sums"
                 )
-            bound, sums = float(mechanism.sensitivity), sums.astype(np.int64)
+            bound = float(mechanism.sensitivity)
+        error = half_width(mechanism, bound, miss, coordinates=size)
         draw = self.laplace if mechanism.draws == "laplace" else self.gaussian
-        with self._of_persons(asked.persons), asked_by(DIVIDED if divided else ANSWERED):
-            noisy = draw(sums.view(Totals), mechanism, clip_norm=bound, error=0.0, label=asked.label)
-            found = np.asarray(noisy, dtype=np.float64)
-        return found, half_width(mechanism, bound, miss, coordinates=size)
+        with self._paid(asked, mechanism, DIVIDED if divided else ANSWERED):
+            sums = np.clip(np.fromiter(computed(found), dtype=np.float64), -limit, limit)
+            values = sums.astype(np.int64) if mechanism.whole else sums
+            return np.asarray(draw(values.view(Totals), mechanism, clip_norm=bound, error=0.0), dtype=np.float64), error
 
     def _chosen(
-        self, asked: Asked, rows: Rows, scores: NDArray[Any], mechanism: Any, reach: float, *, monotone: bool
+        self,
+        asked: Asked,
+        rows: Rows,
+        found: Callable[[], NDArray[Any]],
+        mechanism: Any,
+        reach: float,
+        *,
+        monotone: bool,
     ) -> Any:
         """The place of what is chosen, or one of each group, together."""
         grouped = rows.groups is not None
-        given: dict[str, Any] = {"monotone": monotone, "joint": grouped, "label": asked.label}
-        with self._of_persons(asked.persons), asked_by(ANSWERED):
-            return self.select(scores if grouped else scores[0], mechanism, sensitivity=reach, **given)
+        with self._paid(asked, mechanism, ANSWERED):
+            scores = computed(found).astype(np.float64).view(Totals)
+            return self.select(
+                scores if grouped else scores[0], mechanism, sensitivity=reach, monotone=monotone, joint=grouped
+            )
+
+    @contextlib.contextmanager
+    def _paid(self, asked: Asked, mechanism: Mechanism, told: Answered) -> Iterator[None]:
+        """Around what reads the table and draws: charged before a row is read, whatever comes of it."""
+        with self._of_persons(asked.persons), asked_by(told):
+            self._charge(mechanism, label=asked.label)
+            yield
+
+
+def computed(found: Callable[[], Any]) -> Any:
+    """What an engine returns.
+
+    Raises:
+        PrivcalcError: if it fails, which may be for what rows hold.
+    """
+    try:
+        return found()
+    except Exception as error:
+        raise PrivcalcError(
+            "table: its engine failed after the question was charged for, and it stays so: whether an engine fails may "
+            "tell something of the rows, and so may its words"
+        ) from error
 
 
 def _adds(mechanism: object) -> TypeGuard[Additive]:
@@ -338,9 +395,8 @@ def by_group(found: Floats, rows: Rows) -> float | Floats:
     return float(found[0]) if rows.groups is None else found
 
 
-def _ranks(values: Floats, grid: Floats, share: float) -> Floats:
+def _ranks(counts: NDArray[np.int64], share: float) -> Floats:
     """−(how far share·n lies from the ranks of each candidate, of which equal values give it several)."""
-    ordered = np.sort(values)
-    below, upto = (np.searchsorted(ordered, grid, side=side).astype(np.float64) for side in ("left", "right"))
-    target = share * len(values)
-    return -np.maximum(np.maximum(below - target, target - upto), 0.0)
+    upto = counts.cumsum(axis=1).astype(np.float64)  # places are at a candidate, or between two
+    target = share * upto[:, -1:]
+    return -np.maximum(np.maximum(upto[:, :-1:2] - target, target - upto[:, 1::2]), 0.0)

@@ -84,7 +84,7 @@ def test_where_equal_sizes_are_likely_it_is_silent(rate, records):
 @pytest.mark.parametrize("level", [0.5, 0.05, 0.01])
 def test_coins_trip_it_no_more_often_than_it_says(rate, records, level):
     """At any time of 60 batches; a false alarm of 1e-9 cannot be simulated, its bound is the same for all levels."""
-    runs = 2000
+    runs = 2000 if SLOW else 500
     sizes = np.random.default_rng(1).binomial(records, rate, (runs, 60))
     tripped = sum(min(after(row.tolist(), rate, records), default=1.0) <= level for row in sizes)
     assert tripped / runs <= level + 3 * math.sqrt(level / runs)

@@ -24,7 +24,7 @@ from benchmarks.learners import grid, tails  # noqa: E402
 from benchmarks.learners import run as benchmark  # noqa: E402
 from benchmarks.learners.claims import claims  # noqa: E402
 from benchmarks.learners.compared import RULE, Verdict, changes, pairs  # noqa: E402
-from benchmarks.learners.corpora import CORPORA, texts  # noqa: E402
+from benchmarks.learners.corpora import CORPORA, encoded, texts  # noqa: E402
 from benchmarks.learners.grid import Cell, Setting, Source, cells  # noqa: E402
 from benchmarks.learners.items import ITEMS, items, places  # noqa: E402
 from benchmarks.learners.methods import BASELINES, METHODS, best_scale, named_start  # noqa: E402
@@ -95,9 +95,9 @@ def test_texts_are_encoded_once(tmp_path, monkeypatch):
     monkeypatch.setattr(features, "_cache", lambda: tmp_path)
     data = Data(np.array(["ab", "c"], dtype=object), np.array([0, 1]))
     for _ in range(2):
-        found = features.encode(data, progress=False)
+        found = encoded(data, progress=False)
         np.testing.assert_allclose(found.X, [[0.2, 0.1], [0.1, 0.1]], atol=1e-3)
-    features.encode(Data(np.array(["a", "bc"], dtype=object), data.y), progress=False)
+    encoded(Data(np.array(["a", "bc"], dtype=object), data.y), progress=False)
     assert asked == [["ab", "c"], ["a", "bc"]]
 
 

@@ -5,6 +5,7 @@ import math
 from pathlib import Path
 
 import pytest
+from cases import SLOW
 
 import privcalc as pc
 from privcalc.certificate import consistency, earlier, schema, story
@@ -49,6 +50,8 @@ def test_what_0_1_0_wrote(name, one_claim):
             certificate.verify(seconds=math.inf)
         with pytest.raises(pc.NotConfirmed):
             pc.certify([certificate], delta=1e-5)
+        return
+    if name == "batches" and not SLOW:
         return
     if document["confirmed"]:
         pytest.importorskip("flint")

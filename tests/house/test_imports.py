@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 BLOCKED = """
 import importlib, pkgutil, sys
 
-CORE = {"numpy", "scipy", "flint", "lazy_loader", "click", "portalocker", "privcalc"}
+CORE = {"numpy", "scipy", "flint", "lazy_loader", "click", "portalocker", "narwhals", "privcalc"}
 
 class Refuse:
     def find_spec(self, name, path=None, target=None):

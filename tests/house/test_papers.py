@@ -11,6 +11,7 @@ import math
 
 import numpy as np
 import pytest
+from cases import quick
 from mpmath import mp, mpf  # type: ignore[import-untyped]
 from scipy.special import gammaln, logsumexp, ndtr, ndtri
 from scipy.stats import chi2
@@ -246,7 +247,7 @@ def test_pillar_selection() -> None:
         assert np.log(p / q).max() == pytest.approx(top, rel=1e-6)
 
 
-@pytest.mark.parametrize("n", [50, 200])
+@pytest.mark.parametrize("n", quick([50, 200], 0))
 def test_pillar_noise(n: int) -> None:
     """Algorithm 2 prints σ² = 32L²n²·log(n/δ)log(1/δ)/ε for n² steps of one record; ε² belongs there."""
     for epsilon in (1e-3, 0.1, 0.7):

@@ -45,7 +45,7 @@ EVENTS = [
     (dpa.PoissonSampledDpEvent(0.1, GAUSS), pc.PoissonSampled(pc.Gaussian(2.0), 0.1)),
     (dpa.PoissonSampledDpEvent(0.1, dpa.LaplaceDpEvent(1.0)), pc.PoissonSampled(pc.Laplace(1.0), 0.1)),
     (dpa.SampledWithoutReplacementDpEvent(100, 10, GAUSS), pc.FixedSizeSampled(pc.Gaussian(2.0), 10, 100)),
-    (dpa.SampledWithReplacementDpEvent(100, 10, GAUSS), pc.WithReplacementSampled(pc.Gaussian(2.0), 10, 100)),
+    (dpa.SampledWithReplacementDpEvent(8, 2, GAUSS), pc.WithReplacementSampled(pc.Gaussian(2.0), 2, 8)),
     (
         dpa.TruncatedSubsampledGaussianDpEvent(100, 0.1, 20, 2.0),
         pc.TruncatedPoissonSampled(pc.Gaussian(2.0), 0.1, 20, 100),

@@ -209,7 +209,13 @@ def nodes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 @pytest.mark.parametrize("delta", quick([1e-12, 1e-5], 0))
 @pytest.mark.parametrize(
     ("z", "rate", "steps"),
-    [(0.01, 0.3, 1_000), (0.05, 0.1, 10), (0.1, 0.5, 100), (0.2, 0.01, 1_000), (0.3, 0.9, 10_000)],
+    [
+        pytest.param(0.01, 0.3, 1_000, marks=pytest.mark.slow),
+        (0.05, 0.1, 10),
+        (0.1, 0.5, 100),
+        (0.2, 0.01, 1_000),
+        (0.3, 0.9, 10_000),
+    ],
 )
 def test_small_noise_with_sampling(z: float, rate: float, steps: int, delta: float, nodes: list[int]) -> None:
     answer = (sampled(rate, z) * steps).epsilon(delta=delta)

@@ -321,10 +321,12 @@ def test_a_right_fit(features, uncertified):
 @pytest.mark.parametrize(
     "norms",
     [
-        np.tile(np.sort(np.random.default_rng(2).random(80)), (30, 1)),  # a data set that is sorted by what is learnt
-        np.full((30, 80), 0.05),  # bounded records, and a large clip norm
-        np.where(np.random.default_rng(2).random((30, 80)) < 0.1, 1.0, 0.0),  # margins that come and go
-        np.minimum(np.random.default_rng(2).random((30, 80)), 0.7),  # clipped before, to less
+        np.tile(
+            np.sort(np.random.default_rng(2).random(20)).repeat(4), (12, 1)
+        ),  # a data set that is sorted by what is learnt
+        np.full((12, 80), 0.05),  # bounded records, and a large clip norm
+        np.where(np.random.default_rng(2).random((12, 80)) < 0.1, 1.0, 0.0),  # margins that come and go
+        np.minimum(np.random.default_rng(2).random((12, 80)), 0.7),  # clipped before, to less
     ],
     ids=["sorted", "small", "margins", "bounded"],
 )

@@ -109,20 +109,20 @@ def test_sums_of_many_records_do_not_add_rounding():
 @relations
 @pytest.mark.parametrize("shares", [(5 / 64, 7 / 64, 52 / 64), (1.0,), (0.5, 0.5)])
 def test_what_is_drawn_is_what_is_certified(relation, shares, spied):
-    model = mean(relation=relation, shares=shares, count_share=0.1).fit(X, Y)
+    model = mean(relation=relation, shares=shares).fit(X, Y)
     seen, _ = spied
     assert pc.Run.of(mechanism for *_, mechanism, _ in seen) == model.plan_.run == model.ledger_.spent
     noise = np.concatenate([((n - c) / (m.noise_multiplier * bound)).ravel() for c, n, m, bound in seen])
     assert kstest(noise, "norm").pvalue > LEVEL
     parts = [(model.plan_.noise_multiplier / m.noise_multiplier) ** 2 for *_, m, _ in seen]
-    expected = [0.9 * s + (0.1 if step == 0 else 0.0) for step, s in enumerate(shares)]
+    expected = [0.98 * s + (0.02 if step == 0 else 0.0) for step, s in enumerate(shares)]
     assert parts == pytest.approx(expected, rel=1e-12)
     assert sum(parts) == pytest.approx(1.0, rel=1e-12)
     clean, *_, bound = seen[0]
     weight = float(clean[:, -1].sum() / 60)
     if relation is not SWAP:  # of ρ = C²/(2σ²) in the first step, w²/(2σ²) is for the counts
-        assert parts[0] * (weight / bound) ** 2 == pytest.approx(0.1, rel=1e-5)
-        assert parts[0] * (1.0 / bound) ** 2 == pytest.approx(0.9 * shares[0], rel=1e-5)
+        assert parts[0] * (weight / bound) ** 2 == pytest.approx(0.02, rel=1e-5)
+        assert parts[0] * (1.0 / bound) ** 2 == pytest.approx(0.98 * shares[0], rel=1e-5)
     assert all(float(abs(c[:, -1]).max()) == 0 for c, *_ in seen[1:])  # counted once
 
 
@@ -229,8 +229,6 @@ def test_odd_data(silent):
         {"shares": ()},
         {"shares": (0.5, 0.4)},
         {"shares": (1.5, -0.5)},
-        {"count_share": 0.0},
-        {"count_share": 1.0},
         {"radius": 0.0},
         {"radius": math.inf},
     ],

@@ -71,7 +71,7 @@ def test_the_noise_is_that_of_the_step():
     losses = model.fit(X, Y, norms_every=1).losses_
     assert losses.worst_case == model.certificate_.run == pc.PoissonSampled(pc.Gaussian(2.5), 0.5) * 6
     laplace = DPSGD(**COMMON, sampler=lambda _: pc.PoissonSampled(pc.Laplace(2.0), 0.5))
-    with pytest.raises(pc.PrivcalcError, match="only Gaussian noise is measured"):
+    with pytest.raises(pc.PrivcalcError, match="only Gaussian noise on full or Poisson batches"):
         laplace.fit(X, Y, norms_every=1)
 
 

@@ -51,6 +51,9 @@ class Bare(Tables):
 
     laplace = gaussian
 
+    def _charge(self, mechanism, *, label):
+        pass
+
     def select(self, scores, mechanism, *, sensitivity, monotone=False, joint=False, label=None):
         self.values, self.bound, self.monotone = scores, sensitivity, monotone
         assert joint == (np.ndim(scores) == 2)
@@ -58,6 +61,13 @@ class Bare(Tables):
         if isinstance(mechanism, pc.TopK):
             return np.sort(np.argsort(-np.asarray(scores), axis=-1, kind="stable")[..., : mechanism.k], axis=-1)
         return best if joint else int(best)
+
+
+def taken(person):
+    """Which rows count, of which each person has one at most."""
+    marks = 2.0 ** np.arange(len(person))
+    found = Bare().sum(marks, NOISES[0], lower=0, upper=marks[-1], rows_per_person=1, person=person).value
+    return [bool(int(found) >> row & 1) for row in range(len(person))]
 
 
 # --- neighbours ---------------------------------------------------------------------------------------
@@ -306,10 +316,12 @@ def test_rounding_is_paid_for():
 @given(st.lists(FLOATS, max_size=30), st.sampled_from([(-1.0, 2.0), (0.0, 1e90), (-1e-5, 0.1)]))
 @example([0.1] * 7 + [1e16, -1e16, math.nan], (-1e90, 1e90))
 def test_sums_are_exact(values, bounds):
-    bare, clipped = (
-        Bare(),
-        [Fraction(min(max(value, bounds[0]), bounds[1])) for value in values if not math.isnan(value)],
-    )
+    bare, step = Bare(), 2.0 ** (math.frexp(max(-bounds[0], bounds[1]))[1] - 51)
+    clipped = [
+        Fraction(math.floor(min(max(value, bounds[0]), bounds[1]) / step + 0.5)) * Fraction(step)
+        for value in values
+        if not math.isnan(value)
+    ]  # of a grid
     found = bare.sum(np.array(values), NOISES[0], lower=bounds[0], upper=bounds[1], rows_per_person=1)
     assert found.value == float(sum(clipped))
     assert bare.count(np.array(values), NOISES[0], rows_per_person=1).value == len(values)
@@ -374,7 +386,7 @@ def test_groups_and_people():
     odd = np.array([10**400, -(10**400), Fraction(1, 2), decimal.Decimal("0.25"), "1", [1.0], None, True], dtype=object)
     assert bare.sum(odd, NOISES[0], lower=-2, upper=4, rows_per_person=1).value == 4 - 2 + 0.5 + 0.25 + 1 + 1
     assert (
-        bare.sum(odd, pc.DiscreteGaussian(1.0, 4), lower=-2, upper=4, rows_per_person=1).value == 4 - 2 + 0 + 0 + 1 + 1
+        bare.sum(odd, pc.DiscreteGaussian(1.0, 4), lower=-2, upper=4, rows_per_person=1).value == 4 - 2 + 1 + 0 + 1 + 1
     )
     with pytest.raises(ValueError, match="read-only"):
         found.value[0] = 1
@@ -535,7 +547,17 @@ def test_six_questions_through_a_ledger():
     assert np.all(np.abs(answers[4].value - 5) < 1)
     assert answers[5].value in {("N",), ("S",)}
     assert str(answers[0]).splitlines()[0].startswith("visits: count of 'N' = ")
-    assert str(answers[0]).endswith("± 9.79982 (95 % of the noise)")
+    assert str(answers[0]).splitlines()[1].endswith("± 9.79982 (95 % of the noise)")
+    applied = "at most 1 row of a person, by the caller's word; values from 0 to 10"
+    assert str(answers[1]).endswith(f"\napplied: {applied}; what that cut is not in the bar")
+    for answer, parts in zip(answers, [2, 2, 2, 4, 2, 1], strict=True):
+        frame = answer.to_frame()
+        assert len(frame) == parts
+        assert set(frame["applied"]) == {answer.applied}
+        assert frame["value"].to_list() == np.ravel(np.asarray(answer.value)).tolist()
+    bins = answers[3].to_frame("pandas")
+    assert bins[["group", "part"]].to_numpy().tolist() == [["N", 0], ["N", 1], ["S", 0], ["S", 1]]
+    assert bins["error"].tolist() == [answers[3].error] * 4
     assert "rows from the best with probability 95 %" in str(answers[5])
     found = pc.certify(ledger, delta=1e-5)
     assert found.document["ledgers"][0]["labels"] == ["visits", "spent", "mean", "bins", "median", "top"]
@@ -581,6 +603,37 @@ def test_no_row_decides_whether_there_is_an_answer(scale, kind, relation):
         assert all(np.all(np.isfinite(answer.value)) and np.all(np.isfinite(answer.error)) for answer in found)
 
 
+def test_several_columns_of_groups_are_their_combinations():
+    table = {"who": list("abcd"), "shop": ["N", "S", "N", "?"], "n": [1, 2, 2, 1], "x": [1.0, 2.0, 4.0, 8.0]}
+    bare, options = Bare(), {"rows_per_person": 1, "person": "who", "groups": {"shop": ["N", "S"], "n": [2, 1]}}
+    found = bare.sum(table, NOISES[0], column="x", lower=0, upper=9, **options)
+    assert found.groups == (("N", 2), ("N", 1), ("S", 2), ("S", 1))
+    assert found.value.tolist() == [4, 1, 2, 0]
+    assert bare.top(table, pc.TopK(1.0, 1), column="x", candidates=[1, 4], **options).value[0] == (4,)
+    for wrong in ({}, {"shop": []}, {"shop": "NS"}):
+        with pytest.raises(pc.PrivcalcError, match="groups: must be"):
+            bare.count(table, NOISES[0], rows_per_person=1, person="who", groups=wrong)
+
+
+@pytest.mark.parametrize("relation", pc.Relation)
+@pytest.mark.parametrize("noise", NOISES)
+@pytest.mark.parametrize("most", [1, 2, 5])
+def test_no_person_moves_counts_of_persons_by_more_than_is_declared(relation, noise, most):
+    """Of all tables of one person over three groups, or two persons in turn; the bound is reached."""
+    rows = [list(mine) for size in range(4) for mine in itertools.product("NSE", repeat=size)]
+    found = []
+    for mine in rows:
+        bare = Bare(relation)
+        table = {"who": ["new"] * len(mine) + ["old", "old"], "by": [*mine, "N", "N"]}
+        options = {"rows_per_person": most, "person": "who", "by": "by", "groups": ["N", "S", "E"]}
+        found.append(bare.count_distinct(table, noise, **options).value)
+        assert found[-1].tolist() == [len(set(mine[:most]) & {name}) + (name == "N") for name in "NSE"]
+    order = 1 if noise is NOISES[1] else 2
+    others = found if relation is REPLACE else found[:1]
+    moved = max(np.linalg.norm(one - other, order) for one in found for other in others)
+    assert moved == pytest.approx(bare.bound * (2 if relation is REPLACE else 1), rel=1e-12)
+
+
 def test_what_is_refused():
     bare, x = Bare(), np.arange(5.0)
     for match, attempt in {
@@ -619,8 +672,11 @@ def test_what_is_refused():
         "must be Gaussian, DiscreteGaussian or Laplace": lambda: bare.count(
             x, pc.PoissonSampled(NOISES[0], 0.1), rows_per_person=1
         ),
+        "person: must be the column": lambda: bare.count_distinct(x, NOISES[0], rows_per_person=1),
         "sensitivity of at least 3": lambda: bare.count(x, pc.DiscreteGaussian(1.0, 2), rows_per_person=3),
-        "this has 2 dimensions": lambda: bare.sum(np.ones((2, 2)), NOISES[0], lower=0, upper=1, rows_per_person=1),
+        "this has 2 dimensions": lambda: bare.sum(
+            np.ones((2, 2)), NOISES[0], lower=0, upper=1, rows_per_person=1, person=None
+        ),
         "must be a column of numbers": lambda: bare.sum(
             np.zeros(2, "datetime64[s]"), NOISES[0], lower=0, upper=1, rows_per_person=1
         ),
@@ -825,8 +881,8 @@ def test_a_name_with_a_part_that_is_missing_is_nobody_s(who):
     """Else each row would be of another person, and one person would move a sum by all of them."""
     rows = [who() for _ in range(4)]
     with pytest.warns(pc.PrivcalcWarning, match="equal themselves only"):
-        found = Asked("count", np.ones(6), 1, person=[*rows, ("a", 1.0), Key("a", 1.0)]).rows()
-    assert found.taken.tolist() == [False] * 4 + [True] * 2
+        found = taken([*rows, ("a", 1.0), Key("a", 1.0)])
+    assert found == [False] * 4 + [True] * 2
 
 
 class Alone(str):
@@ -876,15 +932,14 @@ def zero_dimensions(name):
 )
 def test_objects_that_equal_themselves_only_are_nobody_s(who):
     """Else a person with three rows would count three times."""
-    asked = Asked("count", np.ones(4), 1, person=[who("b"), who("b"), who("b"), "a"])
     with pytest.warns(pc.PrivcalcWarning, match="equal themselves only"):
-        assert asked.rows().taken.tolist() == [False] * 3 + [True]
+        assert taken([who("b"), who("b"), who("b"), "a"]) == [False] * 3 + [True]
 
 
 def test_names_that_are_equal_are_one_person():
     when = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
     for who in (lambda: Named("b"), lambda: Key("b", 1.0), lambda: ("b", 2), lambda: np.float32(3.0), lambda: when):
-        assert Asked("count", np.ones(3), 1, person=[who(), who(), "a"]).rows().taken.tolist() == [True, False, True]
+        assert taken([who(), who(), "a"]) == [True, False, True]
 
 
 def test_numbers_in_single_precision_of_torch_are_warned_of_like_numpy_s():
@@ -898,7 +953,7 @@ def test_columns_of_a_dictionary_with_other_indexes_are_warned_of():
     pandas = pytest.importorskip("pandas")
     value = pandas.Series([1.0, 2.0], index=[1, 0])
     with pytest.warns(pc.PrivcalcWarning, match="has another index"):
-        Asked("sum", {"who": pandas.Series(["a", "b"]), "x": value}, 1, person="who", column="x").numbers()
+        Asked("sum", {"who": pandas.Series(["a", "b"]), "x": value}, 1, person="who", column="x").rows(numbers=True)
 
 
 def test_the_name_of_a_file_is_no_table():

@@ -132,7 +132,7 @@ def test_points_next_to_a_half(name, scale):
     """Places whose known bits stop just before a boundary, or on it: the bits after them decide, and they alone."""
     boxes, rng, t = LAWS[name](), np.random.default_rng(1), Fraction(scale)
     seen = set()
-    for _ in range(300 if SLOW else 100):
+    for _ in range(300 if SLOW else 30):
         half = math.floor(t * Fraction(rng.uniform(0, 3))) + Fraction(1, 2)
         share = next(i for i, box in enumerate(boxes.rest) if (box.left + box.width) * t > half)
         if share >= boxes.body:

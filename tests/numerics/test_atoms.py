@@ -475,7 +475,7 @@ WIDTHS = {
 }
 
 
-@pytest.mark.parametrize("delta", [1e-5, 1e-6])
+@pytest.mark.parametrize("delta", [1e-5, pytest.param(1e-6, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", WIDTHS)
 def test_width(name: str, delta: float) -> None:
     answer = WIDTHS[name].epsilon(delta=delta)
@@ -499,7 +499,7 @@ with_density = st.one_of(discrete, levels.map(lambda x: pc.Laplace(1 / x)))
     st.lists(st.tuples(with_density, st.integers(1, 60)), min_size=1, max_size=4),
     st.floats(-8.0, -1.0).map(lambda x: 10**x),
 )
-@settings(max_examples=200 if SLOW else 12)
+@settings(max_examples=200 if SLOW else 6)
 def test_routes_overlap(parts: list[tuple[pc.Mechanism, int]], delta: float) -> None:
     """Enumeration, smoothed contour and lattice, at an ε where δ is about the given one."""
     run = of(parts)

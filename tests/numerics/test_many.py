@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
 import numpy as np
 import pytest
-from cases import SLOW
+from cases import SLOW, quick
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mpmath import mp, mpf  # type: ignore[import-untyped]
@@ -144,10 +145,13 @@ def first(rows: Rows) -> Rule:
     return rules(rows, np.full(rows.q.size, 40.0))[0][1]
 
 
-@pytest.mark.parametrize("add", [False, True])
-@pytest.mark.parametrize(("noise", "rate"), [(1.0, 0.01), (0.6, 0.3), (5.0, 1e-4), (30.0, 0.9)])
-def test_nodes_have_all_digits_of_what_differs_from_1(noise: float, rate: float, add: bool) -> None:
+@pytest.mark.parametrize(
+    ("law", "add"),
+    quick(itertools.product([(1.0, 0.01), (0.6, 0.3), (5.0, 1e-4), (30.0, 0.9)], [False, True]), 0, 3, 4, 7),
+)
+def test_nodes_have_all_digits_of_what_differs_from_1(law: tuple[float, float], add: bool) -> None:
     """log M(c + iu)/M(c) beside quadrature in 30 digits: off by at most the bound, which is small where M is near 1."""
+    noise, rate = law
     rule = first(Rows(*(np.array([x]) for x in (1 / noise, rate, 1000.0, -150.0)), add=add))  # the cut is far
     c, h, size = np.array([3.0]), np.array([0.7]), 24
     value, error = rule.real(c[:, None])
@@ -259,17 +263,17 @@ def test_arrays_where_a_number_stands() -> None:
 def test_rows_without_an_answer_are_asked_alone() -> None:
     """Rare jumps, one step, too small a δ, bad numbers: each row is what it is alone, and spoils no other."""
     noise, rate, steps, delta = (
-        [1.0, 0.4, 1.0, -1.0, 1.0, 0.8],
-        [0.01, 1e-4, 0.01, 0.01, 0.01, 1e-6],
-        [1000, 30, 1, 5, 100, 30],
+        [1.0, 0.4, 1.0, -1.0, 1.0],
+        [0.01, 1e-4, 0.01, 0.01, 0.01],
+        [1000, 30, 1, 5, 100],
         1e-7,
     )
     assert np.isnan(asked([(0.4, 1e-4, 30, 1e-7), (0.8, 1e-6, 30, 1e-7)])).all()
     found = bulk(noise, rate, steps, delta)
-    for row in (0, 1, 2, 4, 5):
+    for row in (0, 1, 2, 4):
         answer = (pc.PoissonSampled(pc.Gaussian(noise[row]), rate[row]) * steps[row]).epsilon(delta=delta)
         assert (found["lower"][row], found["upper"][row]) == (answer.lower, answer.upper)
-    assert found["error"].tolist().count("") == 5
+    assert found["error"].tolist().count("") == 4
 
 
 def test_a_direction_that_fails_fails_its_row(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -224,7 +224,8 @@ def test_sampled_integer_vectors(relation: pc.Relation) -> None:
     found = pc.prove(mechanism, epsilon=4.0, delta=normal.upper * 1.001, relation=relation)
     assert found.verdict == "proved"
     assert found.lower == 0
-    assert pc.prove(mechanism, epsilon=4.0, delta=0.9 * normal.lower, relation=relation).verdict == "undecided"
+    if SLOW:  # a minute
+        assert pc.prove(mechanism, epsilon=4.0, delta=0.9 * normal.lower, relation=relation).verdict == "undecided"
 
 
 def integers(sigma: float, shift: int, count: int, epsilon: float) -> mpf:

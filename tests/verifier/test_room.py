@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
+import cases
 import flint
 import pytest
 
@@ -17,6 +18,8 @@ from privcalc.certificate.schema import digest
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 SLOW = {"batches"}  # a minute and more, to no avail
+if not cases.SLOW:
+    SLOW |= {"mixed", "noises", "open", "sampled", "torn"}
 KEPT = sorted(p for p in FIXTURES.rglob("*.cert.json") if p.name.partition(".")[0] not in SLOW)
 
 ALONE = """
@@ -136,7 +139,10 @@ def test_nothing_of_it_is_larger_than_it_must_be() -> None:
 def test_the_documentation_says_its_digest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """That of the page which was built beside it, and none where none was."""
     hooks = pytest.importorskip("docs.hooks")
-    text, page = (hooks.ROOT / "docs/guides/read.md").read_text(), SimpleNamespace(file=SimpleNamespace(src_uri="a.md"))
+    text, page = (
+        (hooks.ROOT / "docs/guides/read.md").read_text(),
+        SimpleNamespace(file=SimpleNamespace(src_uri="a.md"), meta={}),
+    )
     monkeypatch.setattr(hooks, "VERIFIER", tmp_path)
     assert "SHA-256" not in hooks.on_page_markdown(text, page)
     (tmp_path / "SHA256SUMS").write_text(f"{'ab' * 32}  verify.html\n")
