@@ -92,11 +92,13 @@ class PrivateSearch(Parameters):
     def __post_init__(self) -> None:
         if not isinstance(self.estimator, Learner):
             raise pc.PrivcalcError(f"estimator = {self.estimator!r}: must be a learner")
-        if (self.estimator.seed, self.estimator.ledger) != (None, None) or self.estimator._spent:
-            raise pc.PrivcalcError(
-                "estimator: must have neither seed (all trials would have one noise) nor ledger, which are the "
-                "search's, and not be fitted"
-            )
+        wrong = {
+            "have no seed, by which all trials would have one noise": self.estimator.seed is not None,
+            "have no ledger: the search has one of all trials": self.estimator.ledger is not None,
+            "not be fitted: make a new one, or sklearn.base.clone it": self.estimator._spent,
+        }
+        if any(wrong.values()):
+            raise pc.PrivcalcError(f"estimator: must {'; and '.join(text for text, is_so in wrong.items() if is_so)}")
         own = self.estimator.get_params(deep=False)
         for name, values in self.params.items() if isinstance(self.params, Mapping) else [("params", None)]:
             if name not in own or name in FIXED:

@@ -7,6 +7,7 @@ argument, the value that was given and what is allowed.
 from __future__ import annotations
 
 import functools
+import inspect
 import math
 import operator
 import re
@@ -398,3 +399,9 @@ class Suggesting(ABCMeta):
             except TypeError:
                 check_keywords(cls.__init__, cls.__name__, given)
                 raise
+
+        @property
+        def __signature__(cls) -> inspect.Signature:
+            """The signature of what makes them, not of ``__call__`` above: editors and ``help`` show it."""
+            made = inspect.signature(cls.__init__)
+            return made.replace(parameters=list(made.parameters.values())[1:])

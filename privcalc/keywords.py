@@ -19,6 +19,8 @@ SYNONYMS = (
     ("dataset_size", "n", "num_examples", "number_of_examples", "num_records", "sample_size", "records"),
     ("clip_norm", "sensitivity", "max_grad_norm", "l2_norm_clip", "clipping_norm", "clipping_threshold", "c"),
     ("edges", "bins"),
+    ("params", "param_grid", "param_distributions"),
+    ("mean", "n_iter"),
     ("lower", "low", "lower_bound"),
     ("upper", "high", "upper_bound"),
     ("scale", "b"),

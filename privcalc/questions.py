@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,6 +15,7 @@ from privcalc.notebook import Card
 from privcalc.relation import ADD_OR_REMOVE_ONE, Relation
 
 if TYPE_CHECKING:  # a description is read, and compared, without the engine
+    from matplotlib.figure import Figure
     from numpy.typing import ArrayLike, NDArray
 
     from privcalc.composition.ask import Answers
@@ -248,3 +250,17 @@ class Questions(Card, ABC):
             True
         """
         return self._answers(relation).zcdp()
+
+    def plot(self, *, relation: Relation = ADD_OR_REMOVE_ONE) -> Figure:
+        """The trade-off curve; needs matplotlib. Several runs in one picture: ``privcalc.pictures.tradeoff([a, b])``.
+
+        Args:
+            relation: the neighbouring relation.
+
+        Example:
+            >>> import privcalc as pc
+            >>> [axes.get_xlabel() for axes in pc.Gaussian(noise_multiplier=1.0).plot().axes]
+            ['false positive rate α', 'false positive rate α']
+        """
+        drawn: Figure = importlib.import_module("privcalc.pictures").tradeoff(self, relation=relation)
+        return drawn  # by name: pictures are made of runs

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn, Self, TypeVar, cast
 
 import privcalc as pc
+from privcalc.errors import Suggesting
 
 __all__ = ["Parameters", "alone"]
 
@@ -32,7 +33,7 @@ def alone(fit: Method) -> Method:
     return cast(Method, fitted)
 
 
-class Parameters:
+class Parameters(metaclass=Suggesting):
     """The arguments of a learner, by name; and what is kept of one that is copied or pickled.
 
     ``sklearn.base.clone`` makes an unfitted learner with the same arguments. What fits many times (``GridSearchCV``,

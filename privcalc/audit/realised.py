@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import os
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,6 +22,9 @@ from privcalc.mechanisms.user_sampling import UserSampled
 from privcalc.numerics.floats import Floats
 from privcalc.relation import ADD_OR_REMOVE_ONE, Relation, check_relation
 from privcalc.run import Mechanism, Run
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 __all__ = ["RealisedLosses"]
 
@@ -222,6 +226,17 @@ class RealisedLosses(Sensitive):
         if (least := min((rate for rate, _ in self._tally.steps), default=self._rate)) < 1:
             raise errors.PrivcalcError(f"rate = {least!r}: must be 1 for mu; ask for epsilon")
         return self._answer("mu", self._tally.mu(), self._tally.worst_mu())
+
+    def plot(self, *, delta: float) -> Figure:
+        """Realised ε of every record, sorted, beside the worst case: as sensitive as the records. Needs matplotlib.
+
+        Args:
+            delta: δ in (0, 1).
+        """
+        drawn: Figure = importlib.import_module("privcalc.pictures").realised(
+            {"this run": self.epsilon(delta)}, delta=delta
+        )
+        return drawn  # by name: pictures are made of audits
 
     def epsilon(self, delta: float, *, relation: Relation = ADD_OR_REMOVE_ONE, patient: bool = False) -> RealisedValues:
         """ε of every record at δ, for the norms that were given.

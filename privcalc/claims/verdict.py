@@ -140,9 +140,8 @@ class Verdict:
             "unknown": "no number under",
         }
         groups = self.groups
-        return "; ".join(
-            f"{words[name]}: {', '.join(map(self.label, found))}" for name, found in groups.items() if found
-        )
+        told = {words[name]: dict.fromkeys(map(self._short, found)) for name, found in groups.items() if found}
+        return "; ".join(f"{word}: {', '.join(names)}" for word, names in told.items())
 
     def label(self, reading: Reading) -> str:
         """A reading's name: sampler, relation, and what else the claim leaves open."""
@@ -154,15 +153,22 @@ class Verdict:
         ]
         return " / ".join((reading.sampler, str(reading.relation), *others))
 
+    def _short(self, reading: Reading) -> str:
+        """The same; the sampler's alone, where for one reason nothing is known of all its readings."""
+        alike = {other.why for other in self.readings if other.sampler == reading.sampler}
+        return reading.sampler if reading.why and alike == {reading.why} else self.label(reading)
+
     def __str__(self) -> str:
         lines = [f"{self.claim.name}: {self.text}"]
         for name in ("epsilon", "delta"):
             lines.append(f"published {name}: {(self.claim.values(name) or ('not stated',))[0]}")
         lines.append(f"not stated: {', '.join(self.claim.missing) or 'nothing'}")
         lines += self._passes()
-        for reading in self.readings:
-            found = f"no number: {reading.why}" if reading.why else within(reading.lower, reading.upper)
-            lines.append(f"  {self.label(reading)}: {found}")
+        found = {
+            f"  {self._short(one)}: " + (f"no number: {one.why}" if one.why else within(one.lower, one.upper)): None
+            for one in self.readings
+        }
+        lines += found
         numbers = [reading for reading in self.readings if not reading.why]
         if numbers:
             whole = "over all of them" if len(numbers) == len(self.readings) else "over those with a number"
@@ -170,10 +176,11 @@ class Verdict:
         return "\n".join(lines)
 
     def _passes(self) -> Iterator[str]:
-        """How often steps go through the data set, where no epochs are stated that would have to fit."""
-        if self.claim.values("epochs"):
-            return
-        for steps, rate in itertools.product(self.claim.values("steps"), rates(self.claim)):
+        """How often steps go through the data set, or how many steps epochs are, where only one is stated."""
+        steps_said, epochs_said, known = self.claim.values("steps"), self.claim.values("epochs"), rates(self.claim)
+        for epochs, rate in itertools.product(() if steps_said else epochs_said, known):
+            yield f"{epochs} epochs are some {math.ceil(epochs / rate)} steps: state steps, if the sources do"
+        for steps, rate in itertools.product(() if epochs_said else steps_said, known):
             doubt = "; are they epochs?" if steps * rate < 1 else ""
             yield f"{steps} steps are {steps * rate:.3g} passes over the data set{doubt}"
 

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -39,9 +39,43 @@ ALPHAS = (0.0, *np.geomspace(1e-4, 0.1, 19).tolist(), *np.linspace(0.125, 0.975,
 """False positive rates at which a trade-off curve is asked for."""
 
 
+NAME = 40
+"""Most letters of a run in a legend."""
+
+Curve = Mechanism | Run | NDArray[np.void]
+"""What has a curve, or is one."""
+
+Curves = Curve | Sequence[Curve] | Mapping[str, Curve]
+"""One, several, or several by name."""
+
+
+def _by_name(runs: Curves | None, names: Sequence[str] = ()) -> list[tuple[str, Curve]]:
+    """Each with its name in a legend: what it is, where none was given; one alone needs none."""
+    if isinstance(runs, Mapping):
+        return [(str(name), one) for name, one in runs.items()]
+    found: list[Curve] = [] if runs is None else [runs] if isinstance(runs, (Mechanism, Run, np.ndarray)) else [*runs]
+    if names and len(names) != len(found):
+        raise PrivcalcError(f"names = {list(names)!r}: must be as many as there are runs, {len(found)}")
+    said = ["a table" if isinstance(one, np.ndarray) else str(one) for one in found]
+    short = [text if len(text) <= NAME else f"{text[: NAME - 1]}…" for text in said]
+    return list(zip(names or ([""] if len(found) == 1 else short), found, strict=True))
+
+
+def _tables(
+    runs: Curves | None, names: Sequence[str], made: Callable[[Mechanism | Run], NDArray[np.void]]
+) -> list[tuple[str, NDArray[np.void]]]:
+    return [(name, one if isinstance(one, np.ndarray) else made(one)) for name, one in _by_name(runs, names)]
+
+
+def _drawn(name: str, number: int, of: int, label: str) -> dict[str, Any]:
+    """Colour and label of one curve of several: red if it is alone."""
+    return {"color": "tab:red" if of == 1 else f"C{number}", "label": f"{name}: {label}" if name else label}
+
+
 def profile(
-    run: Mechanism | Run | NDArray[np.void],
+    run: Curves,
     *,
+    names: Sequence[str] = (),
     relation: Relation = ADD_OR_REMOVE_ONE,
     epsilons: ArrayLike | None = None,
     points: Sequence[tuple[float, float]] = (),
@@ -49,7 +83,8 @@ def profile(
     """The privacy profile δ(ε), between its proved lower and upper end; logarithmic where anything is > 0.
 
     Args:
-        run: a run or mechanism; or a table that ``profile_table`` made of one.
+        run: a run or mechanism; a table that ``profile_table`` made of one; a list of some, or a dictionary by name.
+        names: of several runs in a list, for the legend; what they are, if none are given.
         relation: the neighbouring relation.
         epsilons: where to ask; default 61 of them from 0 to where δ is 1e-12, if it gets that small.
         points: (ε, δ) to mark, such as those that a certificate states.
@@ -63,21 +98,24 @@ def profile(
         >>> figure.axes[0].lines[0].get_ydata().round(6)
         array([0.382925, 0.126937])
     """
-    if isinstance(run, np.ndarray):
-        table = run
-    else:
-        table = profile_table(run, reach(run, relation) if epsilons is None else epsilons, relation=relation)
+
+    def made(one: Mechanism | Run) -> NDArray[np.void]:
+        return profile_table(one, reach(one, relation) if epsilons is None else epsilons, relation=relation)
+
     figure, (axes,) = new_figure(1, (5.5, 4))
-    axes.plot(table["epsilon"], table["upper"], color="tab:red", label="proved: at most")
-    axes.fill_between(
-        table["epsilon"], table["lower"], table["upper"], color="tab:red", alpha=0.2, label="cannot be told"
-    )
+    tables, uppers = _tables(run, names, made), []
+    for number, (name, table) in enumerate(tables):
+        look = _drawn(name, number, len(tables), "proved: at most")
+        axes.plot(table["epsilon"], table["upper"], **look)
+        look["label"] = "cannot be told" if len(tables) == 1 else ""
+        axes.fill_between(table["epsilon"], table["lower"], table["upper"], alpha=0.2, **look)
+        uppers += table["upper"][table["upper"] > 0].tolist()
     if points:
         axes.plot(*zip(*points, strict=True), "ko", markersize=4, label="stated")
     axes.set(xlabel="ε", ylabel="δ", title=f"privacy profile, {relation}")
-    if len(positive := table["upper"][table["upper"] > 0]):
+    if uppers:
         axes.set_yscale("log", nonpositive="clip")
-        axes.set_ylim(max(positive.min(), 1e-15) / 2, positive.max() * 1.5)
+        axes.set_ylim(max(min(uppers), 1e-15) / 2, max(uppers) * 1.5)
     axes.legend(fontsize="small")
     return figure
 
@@ -88,15 +126,8 @@ def reach(run: Mechanism | Run, relation: Relation) -> Floats:
     return np.linspace(0.0, next((end or 1.0 for end in ends if math.isfinite(end)), 10.0), 61)
 
 
-NAME = 40
-"""Most letters of a run in a legend."""
-
-Curve = Mechanism | Run | NDArray[np.void]
-"""What has a trade-off curve, or is one."""
-
-
 def tradeoff(
-    run: Curve | Sequence[Curve] | None,
+    run: Curves | None,
     *,
     names: Sequence[str] = (),
     relation: Relation = ADD_OR_REMOVE_ONE,
@@ -107,9 +138,9 @@ def tradeoff(
     """The trade-off curve, and attacks: error rates against each other, and the power at low false positive rates.
 
     Args:
-        run: a run or mechanism; a table that ``tradeoff_table`` or ``tradeoff_of_profile`` made of one; a list of some;
-            None for attacks alone.
-        names: of several runs, for the legend; what they are, if none are given.
+        run: a run or mechanism; a table that ``tradeoff_table`` or ``tradeoff_of_profile`` made of one; a list of some,
+            or a dictionary by name; None for attacks alone.
+        names: of several runs in a list, for the legend; what they are, if none are given.
         relation: the neighbouring relation.
         attack: what attacks have shown; its points must lie on the side of the curve that is not coloured.
         roc: false and true positive rates as counted, which show nothing for certain.
@@ -126,11 +157,7 @@ def tradeoff(
         >>> [line.get_label() for line in figure.axes[0].lines]
         ['no attack is below', 'guessing', 'shown, with confidence 0.95']
     """
-    runs: list[Curve] = [] if run is None else [run] if isinstance(run, (Mechanism, Run, np.ndarray)) else list(run)
-    if names and len(names) != len(runs):
-        raise PrivcalcError(f"names = {list(names)!r}: must be as many as there are runs, {len(runs)}")
-    called = list(names) or ([""] if len(runs) == 1 else [_named(one) for one in runs])
-    tables = [one if isinstance(one, np.ndarray) else tradeoff_table(one, ALPHAS, relation=relation) for one in runs]
+    tables = _tables(run, names, lambda one: tradeoff_table(one, ALPHAS, relation=relation))
     figure, (errors_axes, power_axes) = new_figure(2, (10, 4.2))
     for axes, power in ((errors_axes, False), (power_axes, True)):
 
@@ -138,11 +165,11 @@ def tradeoff(
             return 1 - beta if power else beta
 
         side = "no attack is above" if power else "no attack is below"
-        for number, (name, table) in enumerate(zip(called, tables, strict=True)):
-            beta, color = shown(table["lower"]), "tab:red" if len(tables) == 1 else f"C{number}"
-            axes.plot(table["alpha"], beta, color=color, label=f"{name}: {side}" if name else side)
+        for number, (name, table) in enumerate(tables):
+            beta, look = shown(table["lower"]), _drawn(name, number, len(tables), side)
+            axes.plot(table["alpha"], beta, **look)
             if len(tables) == 1:
-                axes.fill_between(table["alpha"], beta, 1.0 if power else 0.0, color=color, alpha=0.1)
+                axes.fill_between(table["alpha"], beta, 1.0 if power else 0.0, color=look["color"], alpha=0.1)
         guess = np.geomspace(1e-4, 1.0, 200)
         axes.plot(guess, shown(1 - guess), color="tab:gray", linestyle=":", label="guessing")
         if roc is not None:
@@ -161,18 +188,14 @@ def tradeoff(
     return figure
 
 
-def _named(run: Curve) -> str:
-    text = "a table" if isinstance(run, np.ndarray) else str(run)
-    return text if len(text) <= NAME else f"{text[: NAME - 1]}…"
-
-
-def risk(run: Mechanism | Run, *, relation: Relation = ADD_OR_REMOVE_ONE) -> Figure:
+def risk(run: Curves, *, names: Sequence[str] = (), relation: Relation = ADD_OR_REMOVE_ONE) -> Figure:
     """Plot how often any attack is right, at most.
 
     Whether the record is there, over its prior; which one it is, over a blind guess.
 
     Args:
-        run: a run or mechanism.
+        run: a run or mechanism; a list of some, or a dictionary by name.
+        names: of several runs in a list.
         relation: the neighbouring relation.
 
     Raises:
@@ -185,12 +208,18 @@ def risk(run: Mechanism | Run, *, relation: Relation = ADD_OR_REMOVE_ONE) -> Fig
     """
     figure, panels = new_figure(2, (10, 4.2))
     priors, blind = np.linspace(0.02, 0.98, 49), np.geomspace(1e-4, 1.0, 41)
-    there = [1 - run.bayes_risk(prior=prior, relation=relation).lower for prior in priors.tolist()]
-    which = [run.reconstruction(baseline=rate, relation=relation).upper for rate in blind.tolist()]
-    lines = (priors, there, np.maximum(priors, 1 - priors)), (blind, which, blind)
-    for axes, (at, right, guess) in zip(panels, lines, strict=True):
-        axes.plot(at, right, color="tab:red", label="no attack is above")
-        axes.fill_between(at, right, 1.0, color="tab:red", alpha=0.1)
+    runs = _by_name(run, names)
+    for number, (name, one) in enumerate(runs):
+        if isinstance(one, np.ndarray):
+            raise PrivcalcError("run = a table: must be a run or a mechanism")
+        there = [1 - one.bayes_risk(prior=prior, relation=relation).lower for prior in priors.tolist()]
+        which = [one.reconstruction(baseline=rate, relation=relation).upper for rate in blind.tolist()]
+        look = _drawn(name, number, len(runs), "no attack is above")
+        for axes, at, right in zip(panels, (priors, blind), (there, which), strict=True):
+            axes.plot(at, right, **look)
+            if len(runs) == 1:
+                axes.fill_between(at, right, 1.0, color=look["color"], alpha=0.1)
+    for axes, at, guess in zip(panels, (priors, blind), (np.maximum(priors, 1 - priors), blind), strict=True):
         axes.plot(at, guess, color="tab:gray", linestyle=":", label="guessing")
         axes.set(ylabel="probability that the attack is right")
         axes.grid(alpha=0.3)

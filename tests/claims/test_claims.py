@@ -227,6 +227,7 @@ def test_forged_claims_are_refused(path, value, message):
     [
         ({"steps": 15, "epochs": None}, "15 steps are 0.15 passes over the data set; are they epochs?"),
         ({"epochs": None}, "1000 steps are 10 passes over the data set"),
+        ({"steps": None}, "10 epochs are some 1000 steps: state steps, if the sources do"),
         ({"epochs": None, "batch_size": None, "sample_rate": 0.5, "dataset_size": None}, "1000 steps are 500 passes"),
         ({"sampler": "full batch", "batch_size": None, "epochs": None}, None),
         ({"steps": None, "epochs": None}, None),
@@ -237,6 +238,13 @@ def test_the_passes_that_steps_are_are_told(changes, told):
     """Steps that are epochs, or one epoch's, make ε small; nothing contradicts them where no epochs are stated."""
     text = str(Verdict(claim(**changes), []))
     assert told in text if told else "passes" not in text
+
+
+def test_what_is_unknown_of_a_sampler_is_said_once():
+    said = str(check(claim(sampler=None, relation=None, dataset_size=None, batch_size=None, sample_rate=0.01)))
+    assert said.count("no number: batch_size, dataset_size: not stated") == 1
+    assert "no number under: fixed size" in said
+    assert len([line for line in said.splitlines() if line.startswith("  Poisson / ")]) == 3
 
 
 def test_too_many_readings_are_refused():

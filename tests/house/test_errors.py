@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import os
 import subprocess
@@ -544,6 +545,11 @@ def test_a_keyword_of_another_library_is_told_by_our_name(call: Callable[..., An
 def test_a_keyword_that_nobody_has_is_told_the_arguments() -> None:
     with pytest.raises(pc.PrivcalcError, match=r"colour: is no argument of Gaussian; it takes noise_multiplier$"):
         pc.Gaussian(colour=1)  # type: ignore[call-arg]
+
+
+def test_editors_are_shown_what_makes_a_mechanism() -> None:
+    assert list(inspect.signature(pc.Gaussian).parameters) == ["noise_multiplier"]
+    assert list(inspect.signature(pc.ZCDP).parameters) == ["rho", "xi", "relation"]
 
 
 def test_another_type_error_is_what_it_was() -> None:

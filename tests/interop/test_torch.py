@@ -334,6 +334,8 @@ class Stream(IterableDataset):
     [
         ({"dataset": Stream()}, "a length and items"),
         ({"dataset": iter([1])}, "a length and items"),
+        ({"dataset": torch.utils.data.DataLoader(TensorDataset(ROWS))}, "of a DataLoader give its dataset"),
+        ({"dataset": (ROWS, ROWS)}, r"of tensors give TensorDataset\(\*tensors\)"),
         ({"step": pc.Laplace(1.0)}, "must be Gaussian"),
         ({"step": pc.PoissonSampled(pc.Laplace(1.0), 0.5)}, "must be Gaussian"),
         ({"like": torch.zeros(3, dtype=torch.float16)}, "32 or 64 bits"),

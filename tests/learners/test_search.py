@@ -195,7 +195,7 @@ def test_what_is_released_says_what_all_of_it_cost():
         ({"score_noise": 3.0}, "score_noise = 3.0: must be Gaussian or Laplace"),
         ({"holdout": 1.0}, "holdout"),
         ({"estimator": 3}, "must be a learner"),
-        ({"estimator": NoisyGD(**COMMON, noise_multiplier=3.0, steps=4, records=40, seed=1)}, "neither seed"),
+        ({"estimator": NoisyGD(**COMMON, noise_multiplier=3.0, steps=4, records=40, seed=1)}, "have no seed"),
         ({"score_noise": None}, "X_score, y_score"),
         ({"distribution": "fixed"}, "distribution"),
     ],

@@ -435,8 +435,17 @@ def test_several_runs_in_one_picture():
     for run, line in zip(runs, lines, strict=False):
         alphas, betas = line.get_data()
         assert betas[20] == run.beta(alpha=float(alphas[20])).lower
-    with pytest.raises(pc.PrivcalcError, match=r"names = \['one'\]: must be as many as there are runs, 2"):
-        pictures.tradeoff(runs, names=["one"])
+    for draw, label in ((pictures.tradeoff, "no attack is below"), (pictures.profile, "proved: at most"),
+                        (pictures.risk, "no attack is above")):  # fmt: skip
+        with pytest.raises(pc.PrivcalcError, match=r"names = \['one'\]: must be as many as there are runs, 2"):
+            draw(runs, names=["one"])
+        named = draw(dict(zip(("one", "many"), runs, strict=True))).axes[0].lines
+        assert [line.get_label() for line in named[:2]] == [f"one: {label}", f"many: {label}"]
+    several, alone = pictures.profile(runs), [pictures.profile(run) for run in runs]
+    for curve, one in zip(several.axes[0].lines, alone, strict=True):
+        assert np.array_equal(curve.get_data(), one.axes[0].lines[0].get_data())
+    drawn = [figure.axes[0].lines[0].get_data() for figure in (runs[1].plot(), pictures.tradeoff(runs[1]))]
+    assert np.array_equal(*drawn)
     assert pc.certify(runs[0], delta=1e-5).plot().axes
 
 

@@ -191,6 +191,7 @@ def get_noise_multiplier(
     )
 
 
+@errors.suggests
 def noise_for(
     data_loader: Any,
     *,

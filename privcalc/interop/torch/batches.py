@@ -230,7 +230,11 @@ class Loader:
         if isinstance(dataset, IterableDataset) or not (
             hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__")
         ):
-            raise PrivcalcError("dataset: must have a length and items by number, to be sampled from")
+            raise PrivcalcError(
+                "dataset: must have a length and items by number, to be sampled from; of a DataLoader give its dataset"
+            )
+        if isinstance(dataset, tuple) and all(isinstance(one, Tensor) for one in dataset):
+            raise PrivcalcError("dataset: must have an item for each record; of tensors give TensorDataset(*tensors)")
         check_copies(dataset, persons)
         self._gradients = like if type(like) is RecordGradients else None  # a subclass may take them in another way
         like = like if self._gradients is None else self._gradients.like
