@@ -143,17 +143,14 @@ class PrivateRecords:
             raise pc.PrivcalcError(
                 f"norms_every: cannot be given, the norms of {type(contribution).__name__} are not measured"
             )
-        exact, batch, labels = isinstance(contribution, Exact), None, self._labels
-        features: Any = self._as_rows() if exact else self._features
+        batch = None
         if step.sampled:
             with self._asking(contribution):
-                batch = self._ledger.batch(step, records=len(labels), persons=self._persons)
-            chosen = torch.from_numpy(batch.indices).to(labels.device)
-            features, labels = features.at(chosen) if exact else features[chosen], labels[chosen]
+                batch = self._ledger.batch(step, records=len(self._labels), persons=self._persons)
         self._measure(contribution, clip_norm, batch)
-        total = contribution.clipped_sum(features, labels, clip_norm)
+        total = contribution.clipped_sum(*self._some(contribution, None if batch is None else batch.indices), clip_norm)
         with self._asking(contribution):
-            if not exact:
+            if not isinstance(contribution, Exact):
                 return self._ledger.gaussian(total, step, clip_norm=clip_norm, batch=batch)
             return self._ledger.gaussian(cut_off(total, clip_norm), step, clip_norm=clip_norm, error=0.0, batch=batch)
 
@@ -170,18 +167,22 @@ class PrivateRecords:
             self._rows = Rows.of(self._features)
         return self._rows
 
+    def _some(self, contribution: Contribution, rows: NDArray[np.int64] | None) -> tuple[Any, Tensor]:
+        """Features as the contribution takes them, and labels: of all records, or of these."""
+        features: Any = self._as_rows() if isinstance(contribution, Exact) else self._features
+        if rows is None:
+            return features, self._labels
+        chosen = torch.from_numpy(rows).to(self._labels.device)
+        return features.at(chosen) if isinstance(features, Rows) else features[chosen], self._labels[chosen]
+
     def _measure(self, contribution: Contribution, clip_norm: float, batch: Batch | None) -> None:
         """Tell the audit the norms: of all records, or between two full passes of those in the batch."""
         if self._losses is None or not isinstance(contribution, TellsNorms):
             return
-        exact, labels, rows = isinstance(contribution, Exact), self._labels, None
-        features: Any = self._as_rows() if exact else self._features
-        if batch is not None and self._step % self._every:
-            rows = batch.indices
-            chosen = torch.from_numpy(rows).to(labels.device)
-            features, labels = features.at(chosen) if exact else features[chosen], labels[chosen]
+        rows = batch.indices if batch is not None and self._step % self._every else None
         self._step += 1
-        self._losses.update(contribution.ratios(features, labels, clip_norm).double().cpu().numpy(), indices=rows)
+        found = contribution.ratios(*self._some(contribution, rows), clip_norm)
+        self._losses.update(found.double().cpu().numpy(), indices=rows)
 
     def select(
         self,

@@ -60,7 +60,7 @@ def test_one_public_record_is_enough():
     assert PPSGD(**RUN).fit(X, Y, OTHER[:1], LABELS[:1]).weights_.isfinite().all()
 
 
-@pytest.mark.parametrize("wrong", [{"reuse": []}, {"reuse": [0.0]}, {"public_gradient": True}])
+@pytest.mark.parametrize("wrong", [{"reuse": []}, {"reuse": [0.0]}])
 def test_refused(wrong):
     with pytest.raises(pc.PrivcalcError, match=next(iter(wrong))):
         PPSGD(**RUN, **wrong)
