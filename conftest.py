@@ -25,26 +25,26 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
 @pytest.fixture
 def checks_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """Certificates are checked in this process: to start another one takes longer than most checks."""
-    from privcalc.certificate import limited, verify
+    from privcalc.certificate import verify
 
-    in_time = limited.verify
+    in_time = verify.in_time
     # Nothing is stopped here; but no proof is gone on with for longer than some tests take.
     monkeypatch.setattr(verify, "verify", functools.partial(verify.verify, seconds=20.0))
 
     def here(*given: Any, **how: Any) -> tuple[str, ...]:
         return in_time(*given, **{**how, "seconds": math.inf})
 
-    monkeypatch.setattr(limited, "verify", here)
+    monkeypatch.setattr(verify, "in_time", here)
 
 
 @pytest.fixture
 def one_claim(monkeypatch: pytest.MonkeyPatch) -> None:
     """One claim of a certificate is proved, not all of them; every number is computed again even so."""
-    from privcalc.certificate import verify
+    from privcalc.certificate import proved
     from privcalc.proof import finite_claims
 
     if os.environ.get("PRIVCALC_SLOW") != "1":
-        monkeypatch.setattr(verify, "finite_claims", lambda document: finite_claims(document)[:1])
+        monkeypatch.setattr(proved, "finite_claims", lambda document: finite_claims(document)[:1])
 
 
 @pytest.fixture(autouse=True)

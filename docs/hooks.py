@@ -137,6 +137,8 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     here = page.file.src_uri
     folder = posixpath.dirname(HOSTS.get(here, f"docs/{here}"))
     if (sums := VERIFIER / "SHA256SUMS").exists():
+        link = posixpath.relpath("verify.html", posixpath.dirname(here) or ".")
+        markdown = markdown.replace("`verify.html`", f"[verify.html]({link})")
         markdown = markdown.replace("(`SHA256SUMS`)", f"(`SHA256SUMS`; here, SHA-256 `{sums.read_text().split()[0]}`)")
 
     def moved(found: re.Match[str]) -> str:

@@ -2,7 +2,8 @@
 // Texts reach the page as text only (textContent): nothing that a certificate says is read as markup.
 const at = (id) => document.getElementById(id);
 const LARGEST = 1 << 24; // bytes of a text, as in privcalc/files.py
-const given = { certificate: null, signature: null, key: null, ledgers: [] };
+const NOTHING = () => ({ certificate: null, signature: null, key: null, ledgers: [], revocations: [] });
+let given = NOTHING();
 let worker = null, timer = null, began = 0;
 
 function add(parent, tag, text, kind) {
@@ -20,8 +21,12 @@ function take(name, text) {
   if (start.includes("-----BEGIN")) what = "key";
   else if (start.startsWith('{"n":')) what = "ledger";
   else if (/"format":\s*"privcalc signature"/.test(start)) what = "signature";
-  if (what === "ledger") given.ledgers.push(text); else given[what] = text;
-  add(at("given"), "li", `${what}: ${name.slice(0, 200)}, ${text.length} characters`);
+  else if (/"format":\s*"privcalc revocations"/.test(start)) what = "revocations";
+  const instead = typeof given[what] === "string" ? ", in the place of the one before" : "";
+  if (what === "ledger") given.ledgers.push(text);
+  else if (what === "revocations") given.revocations.push(text);
+  else given[what] = text;
+  add(at("given"), "li", `${what}: ${name.slice(0, 200)}, ${text.length} characters${instead}`);
 }
 
 async function read(files) {
@@ -59,24 +64,29 @@ const PREFIX = "302a300506032b6570032100"; // of an Ed25519 public key, RFC 8410
 const P = (1n << 255n) - 19n, EIGHTH = 0x05FC536D880238B13933C6D305ACDFD5F098EFF289F4C345B027B2C28F95E826n;
 const WEAK = new Set([0n, 1n, P - 1n, P, P + 1n, EIGHTH, P - EIGHTH]); // privcalc/signatures/keys.py
 const FIELDS = "algorithm,closed,format,hash,key,lines,of,signature,time,version";
+const REVOKED = "algorithm,format,hash,key,reason,signature,time,version";
 
-// What the signature shows; throws a text if it is wrong.
-async function signed(hash) {
+// The bytes of the public key that was given; throws a text if it is none.
+function trusted() {
   const found = given.key.match(/^\s*-----BEGIN PUBLIC KEY-----([A-Za-z0-9+/=\s]+)-----END PUBLIC KEY-----\s*$/);
   const der = found ? bytes(found[1].replace(/\s/g, "")) : new Uint8Array();
   if (der.length !== 44 || hex(der.slice(0, 12)) !== PREFIX) throw "the key is no Ed25519 public key in PEM";
   const raw = der.slice(12), y = BigInt("0x" + hex(raw.slice().reverse())) & ((1n << 255n) - 1n);
   if (WEAK.has(y)) throw "the key is a point of small order, under which anybody can make signatures";
-  let said;
-  try { said = JSON.parse(given.signature); } catch { throw "the signature is no JSON"; }
-  if (Object.keys(said).sort().join() !== FIELDS || said.version !== 1 || said.algorithm !== "Ed25519" || said.format !== "privcalc signature")
-    throw "the signature has not the form of one";
-  if (said.of !== "certificate") throw "the signature is of a ledger: privcalc verify checks that";
-  if (said.key !== (await sha(raw))) throw "the signature is of another key than that which was given";
+  return raw;
+}
+
+// Whether a statement has these fields, those of all statements as they must be, and texts elsewhere.
+const formed = (said, format, fields) =>
+  Object.keys(said).sort().join() === fields && said.version === 1 && said.algorithm === "Ed25519" && said.format === format &&
+  ["hash", "key", "signature", "time"].every((name) => typeof said[name] === "string");
+
+// Throws a text unless the key signed the statement.
+async function authentic(said, raw) {
   if (!/^[A-Za-z0-9+/]{86}==$/.test(said.signature) || btoa(atob(said.signature)) !== said.signature)
     throw "the signature is not the base64 of 64 bytes";
   const rest = Object.fromEntries(Object.keys(said).filter((name) => name !== "signature").sort().map((name) => [name, said[name]]));
-  const text = new TextEncoder().encode("privcalc signature, version 1\n" + JSON.stringify(rest));
+  const text = new TextEncoder().encode(`${said.format}, version ${said.version}\n${JSON.stringify(rest)}`);
   let right = false;
   try {
     const key = await crypto.subtle.importKey("raw", raw, "Ed25519", false, ["verify"]);
@@ -85,8 +95,43 @@ async function signed(hash) {
     throw `the signature could not be checked by this browser (${error})`;
   }
   if (!right) throw "the signature is wrong: it, or what it says, was changed, or another key made it";
+}
+
+// What the signature shows; throws a text if it is wrong.
+async function signed(hash) {
+  const raw = trusted();
+  let said;
+  try { said = JSON.parse(given.signature); } catch { throw "the signature is no JSON"; }
+  if (!formed(said, "privcalc signature", FIELDS)) throw "the signature has not the form of one";
+  if (said.of !== "certificate") throw "the signature is of a ledger: privcalc verify checks that";
+  if (said.key !== (await sha(raw))) throw "the signature is of another key than that which was given";
+  await authentic(said, raw);
   if (said.hash !== hash) throw "the signature is of another certificate, or of this one as it was before";
-  return [`signed, with the key that was given: all of this certificate`, `the signer says that this was at ${said.time}`];
+  return ["signed, with the key that was given: all of this certificate", `the signer says that this was at ${said.time}`];
+}
+
+// Lines about those who revoke the certificate, or a part of it, by another key; throws a text if it is revoked.
+async function unrevoked() {
+  const others = [];
+  for (const text of given.revocations) {
+    let list;
+    try { list = JSON.parse(text); } catch { list = {}; }
+    if (list.format !== "privcalc revocations" || list.version !== 1 || !Array.isArray(list.revoked) ||
+        !list.revoked.every((each) => each && formed(each, "privcalc revocation", REVOKED) && typeof each.reason === "string"))
+      throw "the list of revocations cannot be read, and is not taken for an empty one";
+    const document = JSON.parse(given.certificate);
+    const hashes = new Set([document, ...(document.parts || [])].map((each) => each && each.hash));
+    for (const said of list.revoked.filter((each) => hashes.has(each.hash))) {
+      const told = `the certificate ${said.hash.slice(0, 16)}…, on ${said.time}, by the key ${said.key.slice(0, 16)}…: ${said.reason}`;
+      if (!given.key) throw `REVOKED: ${told} (a public key would show who signed that)`;
+      const raw = trusted();
+      if (said.key !== (await sha(raw))) { others.push(`another key than the one given says that it is revoked: ${told}`); continue; }
+      try { await authentic(said, raw); }
+      catch (why) { throw `REVOKED, by a statement of which this is wrong: ${why}`; }
+      throw `REVOKED: ${told}`;
+    }
+  }
+  return others;
 }
 
 function end(text) {
@@ -110,9 +155,10 @@ const short = (x) => (x === null ? "∞" : Number(x).toPrecision(9).replace(/\.?
 
 function proof(line) {
   const one = JSON.parse(line), row = add(at("proofs"), "tr", "");
-  add(row, "td", `δ(${one.epsilon}) ≤ ${one.delta}`);
+  const digits = (x) => (x && x < 1e-3 ? x.toExponential() : String(x));
+  add(row, "td", `δ(${one.epsilon})\n≤ ${digits(one.delta)}`);
   add(row, "td", one.verdict, one.verdict === "proved" ? "verified" : one.verdict === "refuted" ? "wrong" : "undecided");
-  add(row, "td", `[${one.lower}, ${one.upper}]`);
+  add(row, "td", `[${digits(one.lower)},\n ${digits(one.upper)}]`);
   add(row, "td", one.seconds.toFixed(2));
   at("progress").textContent = `${at("proofs").rows.length} numbers looked at, ${((performance.now() - began) / 1000).toFixed(0)} s`;
 }
@@ -139,24 +185,29 @@ function picture(points) {
   draw("path", { d: "M" + known.map((p) => `${x(p)} ${y(p[2])}`).join("L"), "stroke-width": 2 });
   for (const p of known) draw("text", { x: x(p) - 14, y: 228 }, p[0].toExponential(0));
   for (const e of [0, top / 2, top]) draw("text", { x: 8, y: y(e) + 4 }, e.toPrecision(3));
-  draw("text", { x: 250, y: 246 }, "δ");
+  draw("text", { x: 270, y: 246 }, "δ");
+  draw("text", { x: 40, y: 14 }, "ε");
   at("picture").replaceChildren(svg);
   add(at("picture"), "figcaption", "ε at each δ, as the certificate states it");
 }
 
 async function show(text) {
-  const found = JSON.parse(text), good = found.status === "verified" || found.status === "undecided";
-  let lines = found.lines;
-  if (good && found.sha256 && given.signature) {
-    if (!given.key) lines.push("the signature was not checked: that shows nothing without a public key that you trust");
-    else {
-      try { lines.splice(1, 0, ...(await signed(found.sha256))); }
-      catch (why) { found.status = "wrong"; lines = [`WRONG: ${why}`, ...lines.slice(1)]; }
+  const found = JSON.parse(text);
+  let [sentence, ...lines] = found.lines;
+  if (found.status === "verified" || found.status === "undecided") {
+    try {
+      const others = await unrevoked();
+      if (given.signature && given.key) lines.unshift(...(await signed(found.sha256)));
+      else if (given.signature) lines.push("the signature was not checked: that shows nothing without a public key that you trust");
+      else lines.push("who made it is not shown: no signature with a public key was given");
+      lines.push(...others);
+    } catch (why) {
+      [found.status, sentence] = ["wrong", `WRONG: ${why}`];
     }
-  } else if (good) lines.push("who made it is not shown: no signature with a public key was given");
-  const said = found.status === "wrong" && !lines[0].startsWith("WRONG") ? `WRONG: ${lines[0]}` : lines[0];
-  verdict(found.status, `${said}${found.status === "verified" ? ` (here, in ${found.seconds} s; one record is ${found.unit})` : ""}`);
-  for (const line of lines.slice(1)) add(at("lines"), "li", line);
+  }
+  verdict(found.status, sentence);
+  at("took").textContent = `Checked here in ${found.seconds} s.${found.unit ? ` One record: ${found.unit}.` : ""}`;
+  for (const line of lines) add(at("lines"), "li", line);
   for (const line of found.warnings || []) add(at("warnings"), "li", line, "warning");
   for (const [level, label, words] of (found.facts || []).slice(0, 3000)) {
     add(at("facts"), "dt", label || level);
@@ -167,7 +218,7 @@ async function show(text) {
 }
 
 function anew() {
-  for (const id of ["lines", "proofs", "facts", "warnings", "picture"]) at(id).replaceChildren();
+  for (const id of ["took", "lines", "proofs", "facts", "warnings", "picture"]) at(id).replaceChildren();
   at("answer").hidden = true;
 }
 
@@ -208,7 +259,7 @@ at("add").addEventListener("click", () => { take("pasted", at("text").value); at
 at("form").addEventListener("submit", (event) => { event.preventDefault(); start(); });
 at("stop").addEventListener("click", () => { end("Stopped."); verdict("undecided", "UNDECIDED: the check was stopped; nothing was found wrong"); });
 at("clear").addEventListener("click", () => {
-  Object.assign(given, { certificate: null, signature: null, key: null, ledgers: [] });
+  given = NOTHING();
   at("given").replaceChildren();
   end("");
   anew();

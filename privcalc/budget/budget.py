@@ -22,10 +22,10 @@ from privcalc.budget.reserved import Reserved, anchored, check_open, settle, set
 from privcalc.enclosure import Enclosure
 from privcalc.errors import PrivcalcError
 from privcalc.ledger.book import Book, uses_of
-from privcalc.ledger.terms import Terms, check_label
+from privcalc.ledger.terms import Terms
 from privcalc.log.database import Transaction, Witness
 from privcalc.log.file import line_of, read
-from privcalc.log.lines import hash_in
+from privcalc.log.lines import check_label, hash_in
 from privcalc.notebook import Card
 from privcalc.numerics.floats import Floats
 from privcalc.relation import ADD_OR_REMOVE_ONE, Relation

@@ -16,8 +16,9 @@ from privcalc import errors, serial
 from privcalc.budget.pool import Pool, check_part_of, part_of, share_of
 from privcalc.errors import Contradiction, PrivcalcError, Unreachable
 from privcalc.ledger.assumptions import Assumptions
-from privcalc.ledger.terms import Terms, check_label, mechanism_of
+from privcalc.ledger.terms import Terms, mechanism_of
 from privcalc.log.database import Shared, Transaction, Witness, connect
+from privcalc.log.lines import check_label
 from privcalc.relation import Relation
 from privcalc.run import Mechanism, Run
 from privcalc.serial import Field, Json, check_fields

@@ -9,8 +9,8 @@ from privcalc.budget.history import Chain, check_free, now
 from privcalc.budget.pool import Pool, left, share_of
 from privcalc.enclosure import Enclosure
 from privcalc.ledger.rules import Single
-from privcalc.ledger.terms import check_label
 from privcalc.log.database import Transaction
+from privcalc.log.lines import check_label
 
 __all__ = ["Managed"]
 

@@ -15,9 +15,9 @@ from privcalc.budget.budget import Budget
 from privcalc.budget.history import chain_of, charge_line, known_as, readmit_line
 from privcalc.errors import PrivcalcError
 from privcalc.ledger.book import Book
-from privcalc.ledger.terms import check_label
 from privcalc.log.database import Transaction, Witness
 from privcalc.log.file import read
+from privcalc.log.lines import check_label
 from privcalc.run import Run
 
 __all__ = ["readmit"]

@@ -2,7 +2,7 @@
 
     table()  ->  JSON  ->  enter(), where no mechanism is  ->  confirm(text, …)  ->  what a page shows
 
-The check is that of ``privcalc verify`` (``verify.py``), without the engine: mechanisms are only described, by a table
+The check is that of ``privcalc verify`` (``proved.py``), without the engine: mechanisms are only described, by a table
 that is made of their classes. What is left out, the answer says. The page is made by ``python -m docs.verifier``.
 """
 
@@ -14,13 +14,15 @@ from collections.abc import Callable, Mapping
 from hashlib import sha256
 from typing import Any, ClassVar
 
-from privcalc.certificate.schema import FORMAT, READ
-from privcalc.certificate.text import facts, headline, plain, warnings
-from privcalc.certificate.verify import verify
+from privcalc.certificate.consistency import check, contradicted
+from privcalc.certificate.proved import decided, within
+from privcalc.certificate.schema import FORMAT, READ, UNDECIDED
+from privcalc.certificate.text import facts, headline, meaning, plain, unit, warnings
 from privcalc.errors import Contradiction, NotConfirmed, PrivcalcError
 from privcalc.files import DOCUMENT
+from privcalc.log.lines import Position, entries
 from privcalc.proof import Proof
-from privcalc.run import PARTS, Shown, known
+from privcalc.run import PARTS, Mechanism, Shown, known
 from privcalc.serial import Json, argument_of, canonical, parse
 
 __all__ = ["confirm", "enter", "table"]
@@ -33,7 +35,7 @@ def table() -> Json:
     ours = {name: kind for name, kind in known().items() if kind.__module__.startswith("privcalc.")}
     return {
         name: {
-            "said": {word: getattr(kind, word) for word in WORDS} if name in ours else None,
+            "said": _said(kind) if name in ours else None,
             "fields": [
                 [each.name, argument_of(each), each.default if "since" in each.metadata else None]
                 for each in dataclasses.fields(kind)
@@ -41,6 +43,10 @@ def table() -> Json:
         }
         for name, kind in sorted({**ours, **PARTS}.items())
     }
+
+
+def _said(kind: type[Mechanism]) -> Json:
+    return {word: getattr(kind, word) for word in WORDS} | {"__doc__": meaning(kind)}
 
 
 class Described:
@@ -88,6 +94,30 @@ def enter(said: Mapping[str, Any]) -> None:
             dataclasses.make_dataclass(name, fields, bases=(Described, Shown), namespace=space, frozen=True, repr=False)
 
 
+def _checked(
+    document: Mapping[str, Any], ledgers: list[str], seconds: float, watch: Callable[[Proof], None]
+) -> tuple[str, ...]:
+    """As ``verify.verify``, without what is computed."""
+    progress = within(seconds)
+    check(document)
+    with contradicted():
+        whole = [_whole(document, each.splitlines(keepends=True)) for each in ledgers]
+        return decided(document, whole, progress, watch=watch)
+
+
+def _whole(document: Mapping[str, Any], lines: list[str]) -> str:
+    """What the hashes of a ledger's lines show, without reading what was charged."""
+    position = Position()
+    for _ in entries((line.encode() for line in lines), "ledger", position):
+        pass
+    told = {"hash": position.hash, "lines": position.lines, "torn": position.torn}
+    if not any(told.items() <= named.items() for named in document["ledgers"]):
+        raise PrivcalcError(
+            f"ledger: has {position.lines} lines and the hash {position.hash}, and the certificate names none such"
+        )
+    return "the ledger is whole, and the one that the certificate names; what it says was not read here"
+
+
 def confirm(text: str, ledgers: list[str], seconds: float, progress: Callable[[str], None]) -> str:
     """What a page shows of a certificate.
 
@@ -112,20 +142,20 @@ def confirm(text: str, ledgers: list[str], seconds: float, progress: Callable[[s
         document = parse(text, "the certificate")
         if document.get("format") != FORMAT or document.get("version") not in READ:
             raise PrivcalcError(f"the text is no {FORMAT} of version {' or '.join(map(str, READ))}")
-        lines = verify(document, [each.splitlines(keepends=True) for each in ledgers], seconds=seconds, watch=watch)
-        status, found = lines[0].partition(":")[0].lower(), [*lines]
-        shown = {
+        shown = {"sha256": sha256(canonical(document).encode()).hexdigest()}
+        found = [*_checked(document, ledgers, seconds, watch)]
+        status = found[0].partition(":")[0].lower()
+        shown |= {
             "claim": headline(document),
-            "unit": document["unit"],
-            "sha256": sha256(canonical(document).encode()).hexdigest(),
+            "unit": unit(document),
             "curve": [[p["delta"], p["epsilon"]["lower"], p["epsilon"]["upper"]] for p in document["curve"]],
             "warnings": [*warnings(document)],
             "facts": [list(each) for each in facts(document)],
         }
     except Contradiction as error:
-        status, found = "wrong", [str(error)]
+        status, found = "wrong", [f"WRONG: {error}"]
     except NotConfirmed as error:
-        status, found = "undecided", [f"not confirmed: {error}"]
+        status, found = "undecided", [f"{UNDECIDED}: not confirmed: {error}"]
     except PrivcalcError as error:
         status, found = "unreadable", [str(error)]
     took = round(time.monotonic() - start, 1)

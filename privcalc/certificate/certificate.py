@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 from privcalc import errors
 from privcalc.attacks.replay.findings import Report
-from privcalc.certificate import limited
+from privcalc.certificate import verify
 from privcalc.certificate.assumed import private
-from privcalc.certificate.consistency import check, wrong_form
-from privcalc.certificate.schema import FORMAT, READ, VERSION, changed, digest
-from privcalc.certificate.story import claims, of_given, of_parts, of_run, pages, void
+from privcalc.certificate.consistency import of_parts, wrong_form
+from privcalc.certificate.schema import FORMAT, READ, VERSION, changed, digest, pages, void
+from privcalc.certificate.story import claims, of_given, of_run
 from privcalc.certificate.text import doubts, show, uncomposed
 from privcalc.enclosure import Guarantee
 from privcalc.errors import Contradiction, PrivcalcError, suggests
@@ -152,7 +152,7 @@ class Certificate(Card):
             if isinstance(path, str):
                 with open(path, "rb"):
                     pass  # that it cannot be read is an error of its own; what it says may be a contradiction
-        found = limited.verify(self.document, given, seconds=seconds, rigorous=rigorous)
+        found = verify.in_time(self.document, given, seconds=seconds, rigorous=rigorous)
         if public is None:
             return found
         with wrong_form():
@@ -338,7 +338,7 @@ def _parts(certificates: Sequence[Certificate]) -> Iterator[Json]:
         raise PrivcalcError(NO_SOURCE)
     for certificate in certificates:
         document = dict(certificate.document)
-        check(document)  # what does not fit its own hash is not composed
+        verify.fits(document)  # what does not fit its own hash is not composed
         yield from document["parts"] or [document]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from privcalc.attacks.replay.words import KINDS
 from privcalc.certificate import earlier
-from privcalc.certificate.assumed import check_form, lines, noise_of
+from privcalc.certificate.assumed import Log, check_form, lines, noise_of, summary, weakest
 from privcalc.certificate.schema import (
     BUDGET,
     CONFIRMED,
@@ -20,18 +20,26 @@ from privcalc.certificate.schema import (
     VERSION,
     changed,
     fields_of,
+    pages,
     same_pages,
 )
-from privcalc.certificate.story import log_of, of_parts, pages
 from privcalc.errors import Contradiction, NotConfirmed, PrivcalcError, count
-from privcalc.ledger.assumptions import Assumptions, run_of
-from privcalc.ledger.terms import OUTPUT_INDEPENDENT, check_label, check_warning, filter_of
+from privcalc.ledger.assumptions import OUTPUT_INDEPENDENT, Assumptions, Provenance, Release, run_of
+from privcalc.log.lines import check_label, check_warning
 from privcalc.proof import pages_of_proof
 from privcalc.relation import Relation
-from privcalc.run import ENGINE, Run
-from privcalc.serial import Json, canonical, check_fields, relation_from_json, run_from_json, run_to_json
+from privcalc.run import Run
+from privcalc.serial import (
+    Json,
+    canonical,
+    check_fields,
+    mechanism_from_json,
+    relation_from_json,
+    run_from_json,
+    run_to_json,
+)
 
-__all__ = ["RULES", "check", "contradicted", "of_part", "same_listing", "wrong_form"]
+__all__ = ["RULES", "check", "contradicted", "log_of", "of_part", "of_parts", "same_listing", "story", "wrong_form"]
 
 
 @contextlib.contextmanager
@@ -181,13 +189,10 @@ def _plan(document: Mapping[str, Any], run: Run) -> None:
 
 
 def _cap(document: Mapping[str, Any], run: Run) -> None:
-    """A cap is certified whole, whatever its filter admitted."""
+    """A cap is certified whole, whatever its filter admitted; that it kept it ``verify.fits`` checks."""
     recorded = _of_ledger(document, vouched=False)
-    mechanism, uses = run.entries[0] if len(run.entries) == 1 else (None, 0)
-    if mechanism is None or uses != 1:
+    if [uses for _, uses in run.entries] != [1]:
         raise PrivcalcError(f"run: {run} is no cap")
-    if ENGINE and filter_of(mechanism).would_exceed(recorded):
-        raise PrivcalcError(f"recorded: {recorded} is more than the cap {run}")
     _assumed(document, run, recorded)
 
 
@@ -279,3 +284,101 @@ def same_listing(found: Json, expected: Json, version: int) -> bool:
             for a, b in zip(one, two, strict=True)
         )
     )
+
+
+# --- what follows from the log, and from parts ---
+
+NOTHING: Json = {
+    "stopping": None,
+    "recorded": None,
+    "target": None,
+    "seeded": False,
+    "releases": [],
+    "ledgers": [],
+    "parts": [],
+}
+
+
+def log_of(document: Mapping[str, Any]) -> Log:
+    """The log that a certificate, which is no composition, tells.
+
+    Raises:
+        PrivcalcError: if it is none.
+    """
+    if document["version"] < VERSION:
+        return earlier.log_of(document)
+    ledger: Json = next(iter(document["ledgers"]), {})
+    run = run_from_json(document["run"])
+    releases = [
+        Release(
+            mechanism_from_json(each["mechanism"]),
+            count("count", each["count"], least=1),
+            Provenance.from_json(each["provenance"]),
+        )
+        for each in document["releases"]
+    ]
+    return Log(
+        declared=document["assumptions"]["declared"],
+        basis=document["basis"],
+        unit=document["unit"],
+        releases=[Release(*entry) for entry in run.entries] if document["basis"] == "declared" else releases,
+        labelled="labels" in ledger,
+        persons=ledger.get("persons"),
+        each_row=ledger.get("version", VERSION) > 2,
+        open=document["status"] == "open",
+        plan=run,
+        seeded=document["seeded"],
+        named="start" in ledger,
+    )
+
+
+def said_by(part: Mapping[str, Any]) -> list[Json]:
+    """The lines of a part; of one of an earlier version those too that it did not know."""
+    needed = part["assumptions"]["needed"]
+    if part["version"] == VERSION:
+        return list(needed)
+    names = {entry["name"] for entry in needed}
+    return [*needed, *(line for line in lines(log_of(part)) if line["name"] not in names)]
+
+
+def of_parts(parts: Sequence[Mapping[str, Any]], version: int = VERSION) -> Json:
+    """The story of a composition: everything that it inherits from its parts, and the parts themselves.
+
+    Args:
+        parts: the documents of certificates that are no compositions; each counts, also where two are equal.
+        version: of the composition.
+
+    Raises:
+        PrivcalcError: if there are none, or their relations or units differ.
+    """
+    if not parts:
+        raise PrivcalcError("parts: must be one certificate at least")
+    for name in ("relation", "unit"):
+        if len(found := sorted({part[name] for part in parts})) > 1:
+            raise PrivcalcError(f"{name}: the certificates must have the same one, not {found}")
+    run = Run.of(run_from_json(part["run"]) for part in parts)
+    details = {
+        "unit": parts[0]["unit"],
+        "public": {},
+        "not_accounted": sorted({item for part in parts for item in part["not_accounted"]}),
+        "declared": run_to_json(Run.of(run_from_json(part["declared"]) for part in parts)),
+        "seeded": any(part["seeded"] for part in parts),
+        "ledgers": [ledger for part in parts for ledger in part["ledgers"]],
+        "parts": list(parts),
+    }
+    if version < VERSION:
+        details |= earlier.composed(parts, run)
+    else:
+        needed = weakest(*map(said_by, parts))
+        noise = summary(noise_of(log_of(part)) for part in parts)
+        details |= {"assumptions": {"declared": {}, "needed": needed}, "noise": noise}
+    status = "closed" if all(part["status"] == "closed" for part in parts) else "open"
+    return story(run, relation_from_json(parts[0]["relation"]), "composed", status, details)
+
+
+def story(run: Run, relation: Relation, basis: str, status: str, details: Json) -> Json:
+    """All that a certificate says but its numbers; fields that are not told are empty."""
+    known = {"basis": basis, "status": status, "relation": str(relation), "run": run_to_json(run), **details}
+    return {
+        name: value for name, value in {**NOTHING, **known}.items() if name != "releases" or "idealised" not in known
+    }

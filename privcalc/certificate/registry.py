@@ -13,10 +13,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from privcalc.certificate.schema import digest
+from privcalc.certificate.schema import digest, public_in_words
 from privcalc.certificate.text import Fact, headline, levels, plain, unit, warnings
 from privcalc.errors import PrivcalcError
-from privcalc.ledger import digests
 from privcalc.serial import Json, enclosure, relation_from_json, run_from_json
 
 __all__ = ["OPEN", "record"]
@@ -47,7 +46,7 @@ def record(document: Mapping[str, Any]) -> Json:
         raise PrivcalcError("hash: does not fit the certificate, which was changed: no record is made of it")
     claim, relation = document["guarantee"], relation_from_json(document["relation"])
     said = {title: _listed(rows) for title, rows in levels(document).items()}
-    records, public = document["public"].get("records"), plain("; ".join(digests.in_words(document["public"])))
+    records, public = document["public"].get("records"), plain("; ".join(public_in_words(document["public"])))
     curator = {"data_curator_name": OPEN, "data_curator_type": OPEN}
     return {
         "url_slug": OPEN,

@@ -1,16 +1,18 @@
-"""What a certificate has: its fields, what each of them says, the pages of its routes, and its hash."""
+"""What a certificate has: its fields, what each of them says, its numbers by their names, its pages, and its hash."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import NoneType
-from typing import Any
+from typing import Any, NamedTuple
 
 from privcalc.attacks.replay.words import NO_GUARANTEE, STOPPED
+from privcalc.errors import PrivcalcError
+from privcalc.ledger.assumptions import every
 from privcalc.proof import PROVED
-from privcalc.relation import Relation
-from privcalc.serial import Field, canonical
+from privcalc.relation import REPLACE_ONE, Relation
+from privcalc.serial import Field, Json, canonical, run_from_json
 
 FORMAT, VERSION = "privcalc certificate", 4
 
@@ -188,3 +190,93 @@ def same_pages(named: Sequence[str], relied: Sequence[str]) -> bool:
     return (
         set(relied) <= set().union(*now) and all(names & set(relied) for names in now) and len(set(named)) == len(named)
     )
+
+
+def public_in_words(public: Mapping[str, Any]) -> Iterator[str]:
+    """Constants and public data that a certificate lists, for people, one by one."""
+    for name, value in public.items():
+        if isinstance(value, Mapping) and set(value) == {"sha256", "of"}:
+            yield f"{name}: {value['of']}, SHA-256 {value['sha256']}"
+        elif name == "dataset":
+            yield f"dataset = {value} (a name; what other ledgers of it released is not counted here)"
+        else:
+            yield f"{name} = {value}"
+
+
+PRIVATE = "private data"
+"""The route of what is not claimed."""
+
+
+class Claim(NamedTuple):
+    """One number of a certificate.
+
+    Attributes:
+        name: the field.
+        at: the δ or α that it is given at, or nothing.
+        value: the enclosure, as it is written down.
+    """
+
+    name: str
+    at: Json
+    value: Json
+
+    def __str__(self) -> str:
+        return " ".join([self.name, *(f"at {key} = {value!r}" for key, value in self.at.items())])
+
+
+def void(delta: float) -> Json:
+    """The claims of what began with private data: none (``proofs/assumptions.md``, §7)."""
+    nothing, any_rate = ({"lower": 0.0, "upper": end, "route": PRIVATE} for end in (None, 1.0))
+    return {
+        "guarantee": {"epsilon": nothing, "delta": delta},
+        "curve": [{"delta": d, "epsilon": nothing} for d in CURVE],
+        "gdp": {"mu": nothing, "delta": delta},
+        "advantage": any_rate,
+        "beta": [{"alpha": alpha, "beta": any_rate} for alpha in ALPHAS],
+    }
+
+
+def pages(document: Mapping[str, Any]) -> list[str]:
+    """The proof pages that a certificate relies on.
+
+    Those of its mechanisms, of the routes to its numbers, of what is assumed, and of itself; of a cap also those of its
+    filter and of what it admitted, and of what a learner released those of the learner.
+
+    Args:
+        document: what a certificate says, its numbers included.
+
+    Raises:
+        PrivcalcError: if a number came by a route that has no page.
+    """
+    run, now = run_from_json(document["run"]), document["version"] == VERSION
+    own = [type(each).page for each in every(run)]
+    if document["relation"] == str(REPLACE_ONE) and "poisson.md" in own:
+        own.append("replace_one.md")
+    for part in (document["parts"] or [document]) if now else ():
+        if part["basis"] == "cap":
+            own += ["filters.md", *(type(each).page for each in every(run_from_json(part["recorded"])))]
+        own += [page for each in part.get("releases", []) if (page := each["provenance"].get("page"))]
+    used = dict.fromkeys(name for claim in each(document) for name in claim.value["route"].split("+"))
+    known = ROUTES | {PRIVATE: "assumptions.md"}
+    if unknown := [name for name in used if name not in known]:
+        raise PrivcalcError(f"route = {unknown[0]!r}: must be one of {', '.join(ROUTES)}")
+    shared = ("gdp.md", "conversions.md", "ledger.md", "assumptions.md", "certificate.md")
+    if now:
+        needed = [page for entry in document["assumptions"]["needed"] for page in entry["page"].split(", ")]
+    else:
+        needed = ["executed_noise.md"] if document.get("noise", NOISE[0]) != NOISE[0] else []
+    return list(dict.fromkeys([*own, *(known[name] for name in used), *shared, *needed]))
+
+
+def each(numbers: Mapping[str, Any]) -> Iterator[Claim]:
+    """Every claim.
+
+    Raises:
+        PrivcalcError: if one has more than the enclosure and the point that it is given at, or lacks one of them.
+    """
+    for name, (inner, at) in NUMBERS.items():
+        for point in numbers[name] if isinstance(numbers[name], list) else [numbers[name]]:
+            if not isinstance(point, Mapping) or set(point) != {inner, at}:
+                raise PrivcalcError(f"{name}: must have {inner} and {at}, not {canonical(point)[:200]}")
+            yield Claim(name, {at: point[at]}, point[inner])
+    yield Claim("advantage", {}, numbers["advantage"])

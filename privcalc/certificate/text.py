@@ -12,11 +12,11 @@ from typing import Any, Literal, NamedTuple
 from privcalc.attacks.replay.words import told
 from privcalc.certificate.assumed import VOUCHED, in_words, private, words
 from privcalc.certificate.consistency import wrong_form
-from privcalc.certificate.schema import VERSION, changed, fields_of
+from privcalc.certificate.schema import VERSION, changed, fields_of, public_in_words
 from privcalc.enclosure import downward, upward
-from privcalc.ledger import digests
 from privcalc.ledger.assumptions import every, kinds
 from privcalc.relation import ADD_OR_REMOVE_ONE, Relation
+from privcalc.run import Mechanism
 from privcalc.serial import enclosure, relation_from_json, run_from_json
 
 __all__ = ["LEVELS", "Fact", "box", "doubts", "facts", "headline", "levels", "plain", "show", "warnings"]
@@ -152,9 +152,7 @@ def _ran(document: Mapping[str, Any]) -> Iterator[Fact]:
     run = run_from_json(document["run"])
     yield Fact(name, "for the run", str(run))
     for own in kinds(run):
-        kind = next((each for each in own.__mro__ if each.__name__ == own.kind), own)  # the public one of its family
-        first = (kind.__doc__ or "").partition("\n")[0].replace("``", "")
-        yield Fact(name, "", f"{kind.__name__}: {first}")
+        yield Fact(name, "", f"{own.kind or own.__name__}: {meaning(own)}")
     if document["recorded"] is not None and document["recorded"] != document["run"]:
         yield Fact(name, "recorded", str(run_from_json(document["recorded"])))
     if document["declared"] and document["basis"] != "declared":
@@ -168,7 +166,13 @@ def _ran(document: Mapping[str, Any]) -> Iterator[Fact]:
         stopping = f', the end declared "{part["stopping"]}"' if part["stopping"] else ""
         ran = f"by its {part['basis']} run, {part['status']}{stopping}: {run_from_json(part['run'])}"
         yield Fact(name, f"part {number}", ran)
-        yield from (Fact(name, f"part {number}, public", text) for text in digests.in_words(part.get("public", {})))
+        yield from (Fact(name, f"part {number}, public", text) for text in public_in_words(part.get("public", {})))
+
+
+def meaning(own: type[Mechanism]) -> str:
+    """The first line of a mechanism's description, of the public one of its family."""
+    kind = next((each for each in own.__mro__ if each.__name__ == own.kind), own)
+    return (kind.__doc__ or "").partition("\n")[0].replace("``", "")
 
 
 def _numbers(document: Mapping[str, Any]) -> Iterator[Fact]:
@@ -199,7 +203,7 @@ def _numbers(document: Mapping[str, Any]) -> Iterator[Fact]:
 def _missing(document: Mapping[str, Any]) -> Iterator[Fact]:
     """What is taken as public, and what is outside."""
     if document["public"]:
-        yield Fact("Unit", "public", ", ".join(digests.in_words(document["public"])))
+        yield Fact("Unit", "public", ", ".join(public_in_words(document["public"])))
     missing = "; ".join(document["not_accounted"]) or "nothing declared; was anything tuned on private data?"
     yield Fact("Outside", "not accounted", missing)
     beyond = "collection, storage and access to the data, and what was released elsewhere: no proof covers them"

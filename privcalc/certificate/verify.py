@@ -1,33 +1,38 @@
-"""Check a certificate again: its hash, its logic, its numbers.
+"""Check a certificate again: its hash, its logic, its numbers, its ledgers; and a check that ends.
 
-ε is proved in ball arithmetic, where that is decided in time.
-
-What each line of the answer means: ``proofs/certificate.md``.
+ε is proved in ball arithmetic, where that is decided in time (``proved.py``).
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import math
+import os
+import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
+from privcalc import errors
 from privcalc.certificate.assumed import private
 from privcalc.certificate.consistency import check, contradicted, of_part, same_listing
-from privcalc.certificate.schema import NOISE, UNDECIDED, VERIFIED
-from privcalc.certificate.story import Claim, claims, each, of_given, void
-from privcalc.certificate.text import doubts, opened
-from privcalc.enclosure import upward
+from privcalc.certificate.proved import decided, within
+from privcalc.certificate.schema import NOISE, void
+from privcalc.certificate.story import claims, of_given
 from privcalc.errors import Contradiction, NotConfirmed, PrivcalcError
-from privcalc.ledger.terms import Terms
-from privcalc.log.lines import Position, entries
-from privcalc.proof import Proof, finite_claims, prove_claims
+from privcalc.ledger.terms import Terms, filter_of
 from privcalc.relation import Relation
-from privcalc.rigorous.description import UnprovableError
-from privcalc.run import ENGINE, Run
-from privcalc.serial import Json, canonical, enclosure, relation_from_json, run_from_json, run_to_json, target_from_json
+from privcalc.run import Run
+from privcalc.serial import Json, canonical, run_from_json, run_to_json, target_from_json
+
+try:
+    import resource
+except ImportError:  # pragma: no cover
+    resource = None  # type: ignore[assignment]
+
+__all__ = ["fits", "in_time", "verify"]
 
 SAME = (
     *("version", "basis", "status", "relation", "unit", "public", "assumptions", "not_accounted", "stopping"),
@@ -35,17 +40,16 @@ SAME = (
 )
 """What a certificate and its ledger must agree on."""
 
-ELSEWHERE = (
-    "not computed again here: μ, the advantage, the error rates; whether a target is met, and a cap kept: privcalc "
-    "verify computes them again"
-)
-"""What is left where only ball arithmetic is there."""
+MEMORY = 4 << 30
+"""Bytes of address space, where the system limits it.
 
-NEAR = 1.5
-"""An upper bound of δ(ε), as a multiple of δ, beyond which it is not worth while to try a larger ε."""
+Windows cannot and macOS ignores it: there only the seconds are limited.
+"""
 
-SHARE = 0.8
-"""Of the time that there is: no proof is begun, or gone on with, later than that."""
+ONE_THREAD = {f"{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS", "MKL", "VECLIB_MAXIMUM", "NUMEXPR")}
+"""Each thread of a linear algebra library reserves address space, and none of them has much to do here."""
+
+PROGRAM = "from privcalc.certificate.verify import main; main()"
 
 
 def verify(
@@ -54,7 +58,6 @@ def verify(
     *,
     rigorous: bool = False,
     seconds: float = math.inf,
-    watch: Callable[[Proof], None] | None = None,
 ) -> tuple[str, ...]:
     """What could be confirmed, the verdict first; see :meth:`Certificate.verify`.
 
@@ -63,118 +66,49 @@ def verify(
         given: the ledgers and descriptions it was made from, as paths, or the lines of one in memory.
         rigorous: whether a claim of ε that cannot be decided in ball arithmetic is an error.
         seconds: how long all this may take; it is not stopped then, but no proof is begun.
-        watch: called with each proof when it is done.
 
     Raises:
         Contradiction: with whatever is wrong.
         NotConfirmed: if it cannot be told.
     """
-    end = time.monotonic() + SHARE * seconds
-
-    def progress(line: str) -> None:
-        if time.monotonic() > end:
-            raise UnprovableError(f"not within {seconds:g} seconds")
-        if line and rigorous:
-            print(line, file=sys.stderr)
-
-    check(document)
+    progress = within(seconds, show=rigorous)
+    fits(document)
     with contradicted():
         # Ledgers first: they are read quickly, and may show what is wrong before the numbers take their time.
         ledgers = _ledgers(document, given)
-        found = [
-            "the text is whole: it fits its own hash",
-            "what is certified follows from what was planned, capped or recorded",
-        ]
-        proofs, lines = _claims(document, progress, rigorous=rigorous, watch=watch)
-        found += lines
-        first: dict[str, int] = {}
-        for number, part in enumerate(document["parts"]):
-            if (same := first.setdefault(part["hash"], number)) < number:
-                found.append(f"part {number + 1}: is the same as part {same + 1}, and counts again")
-                continue
-            with of_part(number):
-                found += [
-                    f"part {number + 1}: {line}" for line in _claims(part, progress, rigorous=rigorous, watch=watch)[1]
-                ]
-        return (_verdict(document, proofs), *found, *ledgers, *opened(document), *doubts(document))
+        return decided(document, ledgers, progress, engine=_numbers, rigorous=rigorous)
 
 
-def _verdict(document: Mapping[str, Any], proofs: Sequence[Proof]) -> str:
-    """One sentence: what becomes of the guarantee."""
-    guarantee = document["guarantee"]
-    if guarantee["epsilon"]["upper"] is None:
-        return (
-            f"{VERIFIED}: no finite ε is claimed at δ = {upward(guarantee['delta'], 'g')}, and nothing was found wrong"
-        )
-    epsilon, delta = float(guarantee["epsilon"]["upper"]), float(guarantee["delta"])
-    claim = f"ε ≤ {upward(epsilon, '.9g')} at δ = {upward(delta, 'g')}, {document['relation']}"
-    if shown := [proof.epsilon for proof in proofs if proof and proof.delta == delta and proof.epsilon >= epsilon]:
-        last = f" (proved: {upward(min(shown), '.9g')})" if min(shown) > epsilon else ""
-        return f"{VERIFIED}: {claim}{last}, was proved again, and nothing was found wrong"
-    return f"{UNDECIDED}: {claim}, could not be proved here; nothing was found wrong"
+def fits(document: Mapping[str, Any]) -> None:
+    """Check all of a certificate but its numbers, and that no filter passed its cap.
+
+    Raises:
+        Contradiction: with the reason.
+        NotConfirmed: as :func:`privcalc.certificate.consistency.check`.
+    """
+    check(document)
+    with contradicted():
+        for number, part in enumerate(document["parts"] or [document]):
+            if part["basis"] == "cap":
+                cap, recorded = run_from_json(part["run"]), run_from_json(part["recorded"])
+                with of_part(number) if document["parts"] else contextlib.nullcontext():
+                    if filter_of(cap.entries[0][0]).would_exceed(recorded):
+                        raise PrivcalcError(f"recorded: {recorded} is more than the cap {cap}")
 
 
-def _nearly(run: Run, relation: Relation, proof: Proof, progress: Callable[[str], None]) -> Proof | None:
-    """A proof for an ε that is larger by little."""
-    for factor in (1 + 1e-6, 1 + 1e-3):
-        (found,) = prove_claims(run, relation, [(proof.epsilon * factor, proof.delta)], progress)
-        if found:
-            return found
-    return None
-
-
-def _claims(
-    document: Mapping[str, Any],
-    progress: Callable[[str], None],
-    *,
-    rigorous: bool,
-    watch: Callable[[Proof], None] | None,
-) -> tuple[tuple[Proof, ...], list[str]]:
-    """Target, numbers, and proofs, of a certificate that fits itself; what a file says was proved is proved again."""
-    found = []
-    run, relation = run_from_json(document["run"]), relation_from_json(document["relation"])
-    delta = document["guarantee"]["delta"]
-    unknown = not ENGINE or private(document["assumptions"])
-    fresh = void(delta) if unknown else claims(run, relation, delta)
-    _numbers(document, fresh, relation)
-    if ENGINE and document["target"] is not None:
+def _numbers(document: Mapping[str, Any], run: Run, relation: Relation) -> tuple[Json, list[str]]:
+    """Every number, computed again by the engine; and whether a target is met."""
+    delta, found = document["guarantee"]["delta"], list[str]()
+    fresh = void(delta) if private(document["assumptions"]) else claims(run, relation, delta)
+    if document["target"] is not None:
         target = target_from_json(document["target"], relation)
         Terms(relation, document["unit"], run, None, target, {}, (), False).check_target()
         found.append(f"the target {target} is met")
-    if ENGINE:
-        found.append("every number was computed again, and none is smaller than what the engine shows")
-    else:
-        found.append(ELSEWHERE)
-    needed = {(claim["epsilon"], claim["delta"]) for claim in document["confirmed"]}
-    routes = {point["delta"]: point["epsilon"]["route"] for point in (document["guarantee"], *document["curve"])}
-    proofs = prove_claims(run, relation, finite_claims(document), progress, watch)
-    for proof in proofs:
-        said = f"δ({upward(proof.epsilon, '.9g')}) ≤ {upward(proof.delta, 'g')}"
-        if proof.verdict == "refuted":
-            raise Contradiction(
-                f"epsilon = {proof.epsilon!r} at delta = {proof.delta!r}: is too small, δ(ε) "
-                f"is at least {proof.lower!r}"
-            )
-        if proof:
-            found.append(f"{said}: proved in ball arithmetic")
-            continue
-        if rigorous or (proof.epsilon, proof.delta) in needed:
-            raise NotConfirmed(f"not proved: {proof}")
-        if proof.upper <= NEAR * proof.delta and (near := _nearly(run, relation, proof, progress)):
-            found.append(
-                f"{said}: proved in ball arithmetic for ε = {upward(near.epsilon, '.9g')}; the last digits could not be"
-            )
-            proofs = (*proofs, near)
-            continue
-        route = routes[proof.delta]
-        found.append(f"{said}: could not be decided here; computed again by the engine ({route}). {proof.working[-1]}")
-    return proofs, found
+    return fresh, [*found, "every number was computed again, and none is smaller than what the engine shows"]
 
 
 def _ledgers(document: Mapping[str, Any], given: Sequence[str | list[str]]) -> list[str]:
     """Match the ledgers given to parts: each to another one; every part that names a ledger must have it."""
-    if not ENGINE:
-        return [_whole(document, lines) for lines in given]
     composed = document["basis"] == "composed"
     left = dict(enumerate(document["parts"] if composed else [document]))
     for source in given:
@@ -206,19 +140,6 @@ def _ledgers(document: Mapping[str, Any], given: Sequence[str | list[str]]) -> l
     return [f"the {kind} is whole, says the same, and charges no more than it may"] * bool(given)
 
 
-def _whole(document: Mapping[str, Any], lines: str | list[str]) -> str:
-    """What the hashes of a ledger's lines show, without reading what was charged."""
-    position = Position()
-    for _ in entries((line.encode() for line in lines), "ledger", position):
-        pass
-    told = {"hash": position.hash, "lines": position.lines, "torn": position.torn}
-    if not any(told.items() <= named.items() for named in document["ledgers"]):
-        raise PrivcalcError(
-            f"ledger: has {position.lines} lines and the hash {position.hash}, and the certificate names none such"
-        )
-    return "the ledger is whole, and the one that the certificate names; what it says was not read here"
-
-
 def _unlike(part: Mapping[str, Any], story: Mapping[str, Any]) -> Iterator[str]:
     """Where a certificate says something else than its ledger, as its version says it; also by the type of a number."""
     for name in SAME:
@@ -236,31 +157,78 @@ def _unlike(part: Mapping[str, Any], story: Mapping[str, Any]) -> Iterator[str]:
             yield name
 
 
-def _numbers(document: Mapping[str, Any], fresh: Mapping[str, Any], relation: Relation) -> None:
-    """Every claim against one that is made now: never on the unsafe side of it, beyond the last digits."""
-    made, now = list(each(document)), list(each(fresh))
-    if (found := [(claim.name, claim.at) for claim in made]) != (right := [(claim.name, claim.at) for claim in now]):
-        raise Contradiction(f"the numbers must be {str(right)[:500]}, not {str(found)[:500]}")
-    for claim, true in zip(made, now, strict=True):
-        standing = _standing(claim, true.value, relation)
-        said = f"{claim}: claimed {_ends(claim.value)}, true is {_ends(true.value)}"
-        if standing == "refuted" or (standing == "open" and private(document["assumptions"])):
-            raise Contradiction(said)
-        if ENGINE and standing == "open":
-            raise NotConfirmed(f"{said}: less than can be shown today, and not refuted")
+def in_time(
+    document: Mapping[str, Any], given: Sequence[str | list[str]] = (), *, seconds: float, rigorous: bool = False
+) -> tuple[str, ...]:
+    """Check a certificate within limits of time and memory: in an interpreter of its own, which is stopped.
+
+    Why a process: a thread cannot be stopped, a signal is heard by the main thread only and between two steps of
+    Python, and neither limits memory. Why a fresh one: a fork copies the locks that other threads hold (of BLAS, torch,
+    JAX) and may wait for them for ever, and multiprocessing's ``spawn`` runs the caller's main program again. It costs
+    half a second.
+
+    Args:
+        document: the certificate.
+        given: ledgers, as paths or lines.
+        seconds: most seconds it may take, > 0; at ∞ it runs in this process, without any limit.
+        rigorous: whether every claim of ε must be proved; what is done goes to standard error.
+
+    Raises:
+        Contradiction: if something is wrong.
+        NotConfirmed: if nothing was found wrong within the limits, and not all was confirmed either.
+    """
+    limit = errors.real("seconds", seconds, "a number > 0 (inf: no limit)", low=0.0, high=math.inf, open_low=True)
+    if limit == math.inf:
+        return verify(document, given, rigorous=rigorous)
+    folders = dict.fromkeys([str(Path(__file__).resolve().parents[2]), *filter(None, sys.path)])
+    try:
+        done = subprocess.run(
+            [sys.executable, "-P", "-c", PROGRAM],
+            input=json.dumps([dict(document), list(given), limit, rigorous]).encode(),
+            stdout=subprocess.PIPE,
+            stderr=None if rigorous else subprocess.DEVNULL,
+            env={**os.environ, **ONE_THREAD, "PYTHONPATH": os.pathsep.join(folders)},
+            timeout=limit,
+            check=False,
+        )
+        answer = json.loads(done.stdout)
+    except subprocess.TimeoutExpired:
+        raise NotConfirmed(
+            f"seconds = {limit:g}: were not enough to check everything; nothing was found wrong. Give more"
+        ) from None
+    except ValueError:
+        raise NotConfirmed(f"the system ended the check (status {done.returncode}); nothing was found wrong") from None
+    if "wrong" in answer:
+        raise Contradiction(answer["wrong"])
+    if "unconfirmed" in answer:
+        raise NotConfirmed(answer["unconfirmed"])
+    return tuple(answer["confirmed"])
 
 
-def _standing(claim: Claim, value: Json, relation: Relation) -> Literal["confirmed", "open", "refuted"]:
-    """Whether a claim is at least what is shown now, or at least not beyond the other end of what is true."""
-    safe: Literal["lower", "upper"] = "lower" if claim.name == "beta" else "upper"
-    old, new = enclosure(claim.value, relation, safe), enclosure(value, relation, safe)
-    slack = 1e-9 * abs(float(new)) if math.isfinite(float(new)) else 0.0
-    if old.lower > new.upper + slack or old.upper < new.lower - slack:
-        return "refuted"
-    sound = old.lower <= new.lower + slack if safe == "lower" else old.upper >= new.upper - slack
-    return "confirmed" if sound else "open"
+def main() -> None:
+    """The other process: a question on standard input, the answer on standard output."""
+    document, given, seconds, rigorous = json.load(sys.stdin.buffer)
+    _limit(seconds)
+    try:
+        answer: dict[str, Any] = {"confirmed": verify(document, given, rigorous=rigorous, seconds=seconds)}
+    except NotConfirmed as error:
+        answer = {"unconfirmed": str(error)}
+    except Contradiction as error:
+        answer = {"wrong": str(error)}
+    except MemoryError:
+        answer = {
+            "unconfirmed": f"{MEMORY >> 30} GiB of memory were not enough to check everything; nothing was found wrong"
+        }
+    except Exception as error:
+        answer = {"unconfirmed": f"the check failed: {error!r}"}
+    sys.stdout.write(json.dumps(answer))
 
 
-def _ends(value: Json) -> str:
-    low, high = (math.inf if value[end] is None else value[end] for end in ("lower", "upper"))
-    return f"[{low!r}, {high!r}]"
+def _limit(seconds: float) -> None:
+    """Also of processor time, should the process that started this one be gone before it can end it."""
+    if resource is None:  # pragma: no cover
+        return
+    for kind, most in ((resource.RLIMIT_AS, MEMORY), (resource.RLIMIT_CPU, math.ceil(seconds) + 1)):
+        hard = resource.getrlimit(kind)[1]
+        with contextlib.suppress(ValueError, OSError):  # a limit that the system does not have
+            resource.setrlimit(kind, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))

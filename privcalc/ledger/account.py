@@ -19,12 +19,13 @@ from typing import Self
 
 from privcalc import errors
 from privcalc.errors import PrivcalcError
-from privcalc.ledger.assumptions import Assumptions, Provenance, asking, drawn
+from privcalc.ledger.assumptions import OUTPUT_INDEPENDENT, Assumptions, Provenance, asking, drawn
 from privcalc.ledger.book import Book, Persons, Use, entry_of, kind_of, uses_of
 from privcalc.ledger.kept import Budgeted, begin, finish
 from privcalc.ledger.rules import Single
-from privcalc.ledger.terms import EXACT, OUTPUT_INDEPENDENT, VERSION, Terms, certificates_of, check_warning
+from privcalc.ledger.terms import EXACT, VERSION, Terms, certificates_of
 from privcalc.log.file import Journal
+from privcalc.log.lines import check_warning
 from privcalc.notebook import Card
 from privcalc.run import Mechanism, Run
 from privcalc.serial import Json, canonical

@@ -308,6 +308,9 @@ FIELDS["page"] = Field((str, NoneType))
 STATED = Provenance()
 """All by the caller's word."""
 
+OUTPUT_INDEPENDENT = "output-independent"
+"""The one way of stopping early under which what was recorded may be certified (``proofs/ledger.md``)."""
+
 
 class Release(NamedTuple):
     """Uses of one mechanism of one provenance."""

@@ -13,17 +13,8 @@ from privcalc import errors
 from privcalc.errors import BudgetExceeded, Contradiction, PrivcalcError
 from privcalc.ledger.assumptions import STATED, Assumptions, Provenance, Release, placed_by_word, run_of
 from privcalc.ledger.rules import as_run
-from privcalc.ledger.terms import (
-    EXACT,
-    LATER,
-    TRAINING,
-    VERSION,
-    Terms,
-    check_digest,
-    check_label,
-    check_warning,
-    mechanism_of,
-)
+from privcalc.ledger.terms import EXACT, LATER, TRAINING, VERSION, Terms, mechanism_of
+from privcalc.log.lines import check_digest, check_label, check_warning
 from privcalc.mechanisms.correlated import CorrelatedGaussian
 from privcalc.mechanisms.sampler import Sampled, released
 from privcalc.noise.grid import Grid, needed

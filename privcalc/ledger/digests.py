@@ -112,17 +112,6 @@ def same(parts: Sequence[Mapping[str, Any]], public: Mapping[str, object]) -> li
     return found
 
 
-def in_words(public: Mapping[str, Any]) -> Iterator[str]:
-    """Constants and public data that a certificate lists, for people, one by one."""
-    for name, value in public.items():
-        if isinstance(value, Mapping) and set(value) == {"sha256", "of"}:
-            yield f"{name}: {value['of']}, SHA-256 {value['sha256']}"
-        elif name == "dataset":
-            yield f"dataset = {value} (a name; what other ledgers of it released is not counted here)"
-        else:
-            yield f"{name} = {value}"
-
-
 def _written(value: object) -> object:
     """One constant, as it is written down."""
     if _shape(value) == () or not (_is_array(value) or hasattr(value, "state_dict") or _is_held(value)):

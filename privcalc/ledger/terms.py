@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import NoneType
@@ -12,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from privcalc import serial
 from privcalc.enclosure import Guarantee
 from privcalc.errors import PrivcalcError, check_delta
-from privcalc.ledger.assumptions import Assumptions, check_type
+from privcalc.ledger.assumptions import OUTPUT_INDEPENDENT, Assumptions, check_type
+from privcalc.log.lines import LINE, check_digest
 from privcalc.relation import Relation, check_relation
 from privcalc.run import Mechanism, Run
 from privcalc.serial import Field, Json, canonical, check_fields
@@ -33,10 +33,6 @@ provenance.
 
 TRAINING = ("start", "preprocessing", "copies", "records_per_unit", "clip_norm")
 """Words of training, which may be said when it begins."""
-
-
-OUTPUT_INDEPENDENT = "output-independent"
-"""The one way of stopping early under which what was recorded may be certified (``proofs/ledger.md``)."""
 
 
 EXACT = "exact"
@@ -93,9 +89,6 @@ LATER: dict[str, dict[str, Field]] = {
 ``label`` and ``certificates`` that are null are left out, and ``provenance`` before version 4; ``batches`` is of old
 ledgers.
 """
-
-LONGEST, LINE = 100, 2000
-"""The most characters of a label, and of a warning."""
 
 
 @dataclass(frozen=True)
@@ -222,41 +215,6 @@ FORMS: dict[str, tuple[Callable[[Any], object], Callable[[Any], object]]] = {
     "assumptions": (lambda said: said.declared, Assumptions.from_json),
 }
 """How fields are written, and read, that are no JSON themselves."""
-
-
-def check_label(value: object, *, name: str = "label") -> str:
-    """A label, or another name: one line of printable characters.
-
-    Raises:
-        PrivcalcError: if it is none.
-    """
-    if not isinstance(value, str) or not value.isprintable() or value != value.strip() or not 0 < len(value) <= LONGEST:
-        raise PrivcalcError(
-            f"{name} = {value!r}: must be a text of 1 to {LONGEST} printable characters, without a space at either end"
-        )
-    return value
-
-
-def check_warning(value: object) -> str:
-    """A warning: one line of printable characters.
-
-    Raises:
-        PrivcalcError: if it is none.
-    """
-    if not isinstance(value, str) or not value.isprintable() or not 0 < len(value.strip()) <= len(value) <= LINE:
-        raise PrivcalcError(f"text = {str(value)[:200]!r}: must be one line of 1 to {LINE:,} printable characters")
-    return value
-
-
-def check_digest(value: object, form: str = "[0-9a-f]{64}") -> str:
-    """A text of this form, which is that of a certificate's hash.
-
-    Raises:
-        PrivcalcError: if it is none.
-    """
-    if not isinstance(value, str) or not re.fullmatch(form, value):
-        raise PrivcalcError(f"digest = {str(value)[:100]!r}: must be a text of the form {form}")
-    return value
 
 
 def certificates_of(start: object, terms: Terms) -> list[str]:

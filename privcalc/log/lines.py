@@ -10,6 +10,7 @@ last line without its end: it was never acknowledged, and is recognised and left
 from __future__ import annotations
 
 import hashlib
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -18,10 +19,13 @@ from privcalc.errors import PrivcalcError
 from privcalc.files import DOCUMENT, LEDGER
 from privcalc.serial import Json, canonical, parse
 
-__all__ = ["START", "Log", "Position", "chained", "entries", "hash_in"]
+__all__ = ["START", "Log", "Position", "chained", "check_digest", "check_label", "check_warning", "entries", "hash_in"]
 
 START = "0" * 64
 """The hash before the first line."""
+
+LONGEST, LINE = 100, 2000
+"""The most characters of a label, and of a warning."""
 
 
 @dataclass
@@ -72,6 +76,41 @@ def entries(lines: Iterator[bytes], name: object, position: Position) -> Iterato
             raise PrivcalcError(f"{name}: line {number} does not fit its hash: it, or a line before it, was changed")
         position.lines, position.hash, position.size = number, digest, position.size + len(line)
         yield entry
+
+
+def check_label(value: object, *, name: str = "label") -> str:
+    """A label, or another name: one line of printable characters.
+
+    Raises:
+        PrivcalcError: if it is none.
+    """
+    if not isinstance(value, str) or not value.isprintable() or value != value.strip() or not 0 < len(value) <= LONGEST:
+        raise PrivcalcError(
+            f"{name} = {value!r}: must be a text of 1 to {LONGEST} printable characters, without a space at either end"
+        )
+    return value
+
+
+def check_warning(value: object) -> str:
+    """A warning: one line of printable characters.
+
+    Raises:
+        PrivcalcError: if it is none.
+    """
+    if not isinstance(value, str) or not value.isprintable() or not 0 < len(value.strip()) <= len(value) <= LINE:
+        raise PrivcalcError(f"text = {str(value)[:200]!r}: must be one line of 1 to {LINE:,} printable characters")
+    return value
+
+
+def check_digest(value: object, form: str = "[0-9a-f]{64}") -> str:
+    """A text of this form, which is that of a certificate's hash.
+
+    Raises:
+        PrivcalcError: if it is none.
+    """
+    if not isinstance(value, str) or not re.fullmatch(form, value):
+        raise PrivcalcError(f"digest = {str(value)[:100]!r}: must be a text of the form {form}")
+    return value
 
 
 def hash_in(line: bytes) -> str | None:

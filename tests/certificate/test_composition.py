@@ -7,8 +7,8 @@ import pytest
 
 import privcalc as pc
 from privcalc.certificate import story
+from privcalc.certificate.consistency import of_parts
 from privcalc.certificate.schema import digest
-from privcalc.certificate.story import of_parts
 from privcalc.serial import run_to_json
 
 STEP = pc.Gaussian(noise_multiplier=20.0)

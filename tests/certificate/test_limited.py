@@ -12,17 +12,16 @@ import made_up
 import pytest
 
 import privcalc as pc
-from privcalc.certificate import limited
+from privcalc.certificate import verify
 from privcalc.certificate.assumed import lines
-from privcalc.certificate.consistency import check
+from privcalc.certificate.consistency import check, log_of
 from privcalc.certificate.schema import digest
-from privcalc.certificate.story import log_of
 from privcalc.cli import main
 from privcalc.files import DOCUMENT
 from privcalc.serial import canonical, parse
 
 UNCHECKED = "import privcalc.certificate.verify as v; v.verify = lambda *a, **k: {}; "
-START = UNCHECKED + "from privcalc.certificate.limited import main; main()"
+START = UNCHECKED + "from privcalc.certificate.verify import main; main()"
 
 
 @pytest.fixture(autouse=True)
@@ -57,7 +56,7 @@ def test_wrong_is_told_as_wrong(small):
     document = copy.deepcopy(dict(small.document))
     document["guarantee"]["epsilon"] |= {"lower": 0.1, "upper": 0.1}
     for seconds in (30, math.inf):
-        with pytest.raises(pc.Contradiction, match="guarantee"):
+        with pytest.raises(pc.Contradiction, match="is too small"):
             pc.Certificate({**document, "hash": digest(document)}).verify(seconds=seconds)
         with pytest.raises(pc.Contradiction, match="lacks something"):
             pc.Certificate({}).verify(seconds=seconds)
@@ -74,7 +73,7 @@ def test_out_of_time(small, tmp_path, capsys, monkeypatch):
     with pytest.raises(pc.NotConfirmed, match=r"seconds = 0\.3: were not enough"):
         certificate.verify(seconds=0.3)
     certificate.save(tmp_path / "slow.json")
-    monkeypatch.setattr(limited, "PROGRAM", "import time; time.sleep(60)")
+    monkeypatch.setattr(verify, "PROGRAM", "import time; time.sleep(60)")
     assert main(["verify", str(tmp_path / "slow.json"), "--seconds", "0.1"]) == 3
     assert capsys.readouterr().out.startswith("UNDECIDED: not confirmed: seconds = 0.1: were not enough")
     assert main(["verify", str(tmp_path / "slow.json"), "--seconds", "0.1", "--json"]) == 3
@@ -84,20 +83,20 @@ def test_out_of_time(small, tmp_path, capsys, monkeypatch):
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the system does not limit memory")
 def test_out_of_memory(small, monkeypatch):
     greedy = START.format("bytearray(8 << 30)")
-    monkeypatch.setattr(limited, "PROGRAM", greedy)
+    monkeypatch.setattr(verify, "PROGRAM", greedy)
     with pytest.raises(pc.NotConfirmed, match="4 GiB of memory"):
         small.verify()
 
 
 def test_killed(small, monkeypatch):
-    monkeypatch.setattr(limited, "PROGRAM", "import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
+    monkeypatch.setattr(verify, "PROGRAM", "import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
     with pytest.raises(pc.NotConfirmed, match="ended the check"):
         small.verify()
 
 
 def test_an_error_of_our_own_is_no_confirmation(small, monkeypatch):
     broken = START.format("1 / 0")
-    monkeypatch.setattr(limited, "PROGRAM", broken)
+    monkeypatch.setattr(verify, "PROGRAM", broken)
     with pytest.raises(pc.NotConfirmed, match="ZeroDivisionError"):
         small.verify()
 

@@ -13,9 +13,9 @@ import pytest
 
 import privcalc as pc
 from privcalc.certificate import earlier
-from privcalc.certificate.consistency import check
-from privcalc.certificate.schema import digest
-from privcalc.certificate.story import log_of, of_given, pages
+from privcalc.certificate.consistency import check, log_of
+from privcalc.certificate.schema import digest, pages
+from privcalc.certificate.story import of_given
 from privcalc.ledger.assumptions import PAGES, STATED, VOID, Provenance, asked_by, asking
 from privcalc.log.lines import START, chained
 from privcalc.serial import run_to_json

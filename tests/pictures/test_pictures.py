@@ -250,7 +250,7 @@ class Reader(HTMLParser):
         return "".join(data for _, data in self.pieces)
 
 
-TAGS = "html head meta title style body h1 h2 p strong table tr th td figure img figcaption pre code details summary"
+TAGS = "html head meta title style body h1 h2 p strong table tr th td figure img figcaption pre code details summary a"
 ALLOWED = set(TAGS.split())
 
 
@@ -294,7 +294,8 @@ def test_page_needs_nothing_from_elsewhere(made: tuple[Certificate, str]) -> Non
     sources = [attributes["src"] or "" for tag, attributes in tags if tag == "img"]
     assert len(sources) == 2
     names = {name for _, attributes in tags for name in attributes}
-    assert names == {"lang", "charset", "http-equiv", "content", "name", "alt", "src", "class"}
+    assert names == {"lang", "charset", "http-equiv", "content", "name", "alt", "src", "class", "href"}
+    assert [attributes["href"] for tag, attributes in tags if tag == "a"] == ["verify.html"]
     assert "content=\"default-src 'none'; img-src data:; style-src 'unsafe-inline'\"" in text
     assert not re.search(r"url\(|@import|https?:", text)
     for source in sources:
@@ -352,8 +353,9 @@ def test_a_hostile_certificate_injects_nothing(made: tuple[Certificate, str], mo
             reader = Reader(text)
             assert {tag for tag, _ in reader.tags} <= ALLOWED, place
             assert {name for _, attributes in reader.tags for name in attributes} <= {
-                *("lang", "charset", "http-equiv", "content", "name", "alt", "src", "class"),
+                *("lang", "charset", "http-equiv", "content", "name", "alt", "src", "class", "href"),
             }, place
+            assert [attributes["href"] for tag, attributes in reader.tags if tag == "a"] == ["verify.html"], place
             assert text.count("<script") == text.count("onerror=alert(2)>") == 0, place
             assert not set("\u202e\x00\x1b") & set(text), place
             assert ("CHANGED" in text) == (changed.document["hash"] != digest(changed.document)), place
