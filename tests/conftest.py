@@ -23,8 +23,6 @@ sys.path.insert(0, str(Path(__file__).parent))  # so that tests find strategies.
 
 from cases import SLOW
 
-collect_ignore_glob = ["fixtures/*"]  # how fixtures were made is kept as it was, for older code than this
-
 _COMMON = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, HealthCheck.filter_too_much]}
 settings.register_profile("fast", max_examples=8, derandomize=True, phases=[Phase.explicit, Phase.generate], **_COMMON)
 settings.register_profile("slow", max_examples=300, **_COMMON)

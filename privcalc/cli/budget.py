@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from fractions import Fraction
@@ -32,12 +33,11 @@ def budget() -> None:
 
 
 DATASET = click.option("--dataset", help="Name of the data set; may be left out where the store has one only.")
-WITNESS = click.option(
-    "--witness", metavar="FILE", help="A file, kept apart, by which an older copy of the store is seen."
-)
+WITNESS = click.option("--witness", metavar="FILE", help="A file, kept apart, that sees an older copy of the store.")
 STORE = together(click.argument("url"), DATASET, WITNESS)
-"""What actions on one budget take."""
+"""Where a budget is."""
 
+RUNS = "With --delta: whether only Gaussian noise without sampling, and choices, will be charged (default any)."
 TEAM = click.option("--team", help="Whose it is: it is counted as the team's, and keeps to its share.")
 
 
@@ -51,8 +51,14 @@ def _meant(url: str, dataset: str | None) -> str:
     return dataset
 
 
-def _opened(url: str, dataset: str | None, witness: str | None, team: str | None = None) -> pc.Budget:
-    return pc.Budget(url, dataset=_meant(url, dataset), witness=witness, team=team)
+def _opened(function: Callable[..., Answered]) -> Any:
+    """Give a command the options of an open budget, which its function takes as one argument, ``found``."""
+
+    @functools.wraps(function)
+    def asked(*, url: str, dataset: str | None, witness: str | None, team: str | None = None, **more: Any) -> Answered:
+        return function(found=pc.Budget(url, dataset=_meant(url, dataset), witness=witness, team=team), **more)
+
+    return STORE(asked)
 
 
 def _charged(found: pc.Budget) -> str:
@@ -76,13 +82,7 @@ def list_(url: str) -> Answered:
 @click.option("--rho", type=float, help="The cap: zCDP.")
 @click.option("--epsilon", type=float, help="The cap: pure DP; with --delta, the best that keeps to this ε and δ.")
 @click.option("--delta", type=float, help="With --epsilon.")
-@click.option(
-    "--runs",
-    type=click.Choice(["any", "gaussian"]),
-    default="any",
-    show_default=True,
-    help="With --delta: whether only Gaussian noise without sampling, and choices, will be charged.",
-)
+@click.option("--runs", type=click.Choice(["any", "gaussian"]), default="any", help=RUNS)
 @click.option("--orders", type=Numbers(float), help="The cap: Rényi DP at these orders, with --epsilons.")
 @click.option("--epsilons", type=Numbers(float), help="As many numbers.")
 @RELATION
@@ -137,15 +137,14 @@ WHY = {
 
 
 @budget.command
-@STORE
+@_opened
 @click.option("--delta", type=float, default=1e-6, show_default=True, help="δ of the odometer.")
 @click.option("--html", metavar="OUT", help="Also write one self-contained web page (needs matplotlib).")
 @click.option("--picture", type=Path, metavar="FILE", help="Also draw what was charged over time (needs matplotlib).")
-def show(delta: float, html: str | None, picture: Path | None, **where: Any) -> Answered:
+def show(found: pc.Budget, delta: float, html: str | None, picture: Path | None) -> Answered:
     """What is charged, what is left, and the odometer."""
     from privcalc.budget.page import page, summary, text
 
-    found = _opened(**where)
     if html is not None:
         write_whole(html, page(found, delta=delta))
     if picture is not None:
@@ -156,17 +155,17 @@ def show(delta: float, html: str | None, picture: Path | None, **where: Any) -> 
 
 
 @budget.command
-@STORE
-def history(**where: Any) -> Answered:
+@_opened
+def history(found: pc.Budget) -> Answered:
     """Every charge."""
     from privcalc.budget.page import history_text
 
-    lines = _opened(**where).history()
+    lines = found.history()
     return Answered({"history": lines}, history_text(lines))
 
 
 @budget.command
-@STORE
+@_opened
 @click.argument("run", type=Source(Path), required=False)
 @click.option("--noise-multiplier", type=float, help="Instead of RUN: Gaussian steps, noise deviation / clip norm.")
 @STEPS
@@ -180,13 +179,12 @@ def reserve(
     steps: int | None,
     epochs: float | None,
     label: str | None,
-    **where: Any,
+    found: pc.Budget,
 ) -> Answered:
     """Charge for what runs without a ledger, before it runs.
 
     RUN is described in JSON, as certify takes it; or say --noise-multiplier, --steps and how batches are drawn.
     """
-    found = _opened(**where)
     if run is not None and noise_multiplier is None:
         terms = described(read_json(run))
         found.check(terms)
@@ -216,44 +214,42 @@ def _enough(found: pc.Budget, batches: Batches, run: pc.Run, noise: float | None
 
 
 @budget.command
-@STORE
-@click.option("--team", required=True, help="The team.")
+@_opened
+@click.option("--team", "who", required=True, help="The team.")
 @click.option("--percent", type=float, required=True, help="Of the cap; in place of what the team had.")
-def share(team: str, percent: float, **where: Any) -> Answered:
+def share(found: pc.Budget, who: str, percent: float) -> Answered:
     """Set aside a share of the cap for a team; what teams do not have is for who names none."""
-    found = _opened(**where)
-    found.set_share(team, float(Fraction(repr(percent)) / 100))
+    found.set_share(who, float(Fraction(repr(percent)) / 100))
     shares = found.shares
     told = {**shares, "who names no team": 1 - sum(shares.values())}
-    return Answered({"shares": shares}, "\n".join(f"{name}: {100 * part:.4g} %" for name, part in told.items()))
+    return Answered(
+        {"shares": shares}, "\n".join(f"{name}: {round(100 * part, 9):.4g} %" for name, part in told.items())
+    )
 
 
 @budget.command
-@STORE
+@_opened
 @click.option("--to", "title", required=True, help="What it goes by from now on; the first name stays valid.")
-def rename(title: str, **where: Any) -> Answered:
+def rename(found: pc.Budget, title: str) -> Answered:
     """Give a data set another name to go by."""
-    found = _opened(**where)
     found.rename(title)
     return Answered({"title": title}, f"{found.rules.dataset} goes by {title}")
 
 
 @budget.command
-@STORE
+@_opened
 @click.option("--reason", required=True, help="Why; a line of the history.")
-def close(reason: str, **where: Any) -> Answered:
+def close(found: pc.Budget, reason: str) -> Answered:
     """Charge nothing more, ever. Nothing is deleted: the history stays."""
-    found = _opened(**where)
     found.retire(reason)
     return Answered({"closed": found.retired}, f"closed: {found.retired}")
 
 
 @budget.command
-@STORE
+@_opened
 @click.argument("ledgers", nargs=-1, required=True)
-def settle(ledgers: tuple[str, ...], **where: Any) -> Answered:
+def settle(found: pc.Budget, ledgers: tuple[str, ...]) -> Answered:
     """Return what closed ledgers did not use, where that was not done when they closed."""
-    found = _opened(**where)
     for ledger in ledgers:
         found.settle(ledger)
     return Answered({"share": found.share}, f"{len(ledgers)} settled; {_charged(found)}")
@@ -263,7 +259,7 @@ def settle(ledgers: tuple[str, ...], **where: Any) -> Answered:
 @STORE
 @click.option("--reason", required=True, help="Who restored what and why; a line of the history.")
 @click.option(
-    "--ledger", "ledgers", multiple=True, metavar="LEDGER", help="A ledger that the store forgot; may be given again."
+    "--ledger", "ledgers", multiple=True, metavar="LEDGER", help="One that the store forgot; may be repeated."
 )
 def readmit(url: str, dataset: str | None, witness: str | None, reason: str, ledgers: tuple[str, ...]) -> Answered:
     """Use a store again that was restored from a backup: charge the ledgers that it forgot, and say why."""

@@ -27,18 +27,10 @@ from privcalc.proof import finite_claims
 from privcalc.serial import Json, indented
 from privcalc.terminal import UNCONFIRMED, WRONG
 
-REVOCATIONS = click.option(
-    "--revocations", metavar="LIST", help=f"List of revoked certificates (default {LIST} beside CERT, if it is there)."
-)
-PASSPHRASE = click.option(
-    "--passphrase-file", metavar="FILE", help="The passphrase of the private key is the first line of FILE."
-)
-PRIVATE = click.option(
-    *("--key", "private"),
-    required=True,
-    metavar="PRIVATE",
-    help="The private key; an encrypted one asks for its passphrase.",
-)
+REVOKED = f"List of revoked certificates (default {LIST} beside CERT, if it is there)."
+REVOCATIONS = click.option("--revocations", metavar="LIST", help=REVOKED)
+PASSPHRASE = click.option("--passphrase-file", metavar="FILE", help="The private key's passphrase is its first line.")
+PRIVATE = click.option("--key", "private", required=True, metavar="PRIVATE", help="The private key that signs.")
 MASSES = 512
 """Of the curves of a theorem: Coq composes so many in half a minute, to about two hundredths of ε."""
 
@@ -159,17 +151,13 @@ def certify(source: tuple[str, ...], delta: float, out: str | None, coq: str | N
 @click.argument("certificate", metavar="CERT", type=SOURCE)
 @click.argument("ledgers", nargs=-1, type=SOURCE)
 @click.option(
-    "--seconds",
-    type=float,
-    help="Most seconds it may take (default 30, with --rigorous 600); memory is limited to 4 GiB.",
+    "--seconds", type=float, help="It may take at most (default 30, with --rigorous 600), and 4 GiB of memory."
 )
 @click.option("--rigorous", is_flag=True, help="Every claim of ε must be proved, or the status is 3.")
 @click.option("--out", metavar="CERT", help="With --rigorous: write the certificate with what was proved.")
+@click.option("--kernel", is_flag=True, help="Also bound ε in whole numbers; Coq checked the theorem of that.")
 @click.option(
-    "--kernel", is_flag=True, help="Also bound ε in whole numbers, by an algorithm whose theorem Coq checked."
-)
-@click.option(
-    "--key", "public", metavar="PUBLIC", help="Public key that CERT must be signed with; CERT may be a ledger, then."
+    "--key", "public", metavar="PUBLIC", help="Public key that CERT, or a ledger in its place, must be signed with."
 )
 @click.option("--signature", metavar="SIG", help="With --key: its signature (default CERT.sig).")
 @REVOCATIONS
@@ -261,17 +249,9 @@ def verdict(status: int, found: str | Sequence[str]) -> Answered:
 @click.command(cls=Command)
 @click.argument("certificate", metavar="CERT", type=SOURCE)
 @click.option("--html", metavar="OUT", help="Also write one self-contained web page (needs matplotlib).")
+@click.option("--report", "as_report", is_flag=True, help="With --html: without curves, printed as one sheet of A4.")
 @click.option(
-    "--report",
-    "as_report",
-    is_flag=True,
-    help="With --html: the same without curves, which prints as one sheet of A4.",
-)
-@click.option(
-    "--registry",
-    metavar="OUT",
-    help="Also write a draft for the Differential Privacy Deployments Registry (JSON); "
-    "what is not stated is yours to fill in.",
+    "--registry", metavar="OUT", help="Also draft a record for the Differential Privacy Deployments Registry."
 )
 @REVOCATIONS
 def show(

@@ -171,13 +171,8 @@ class Numbers(click.ParamType[list[float]]):
 NOISE = click.option("--noise-multiplier", type=float, required=True, help="Noise standard deviation / clip norm.")
 EPSILON = click.option("--epsilon", type=float, required=True, help="ε, for instance 3.")
 DELTA = click.option("--delta", type=float, required=True, help="δ, for instance 1e-5.")
-RELATION = click.option(
-    "--relation",
-    type=click.Choice([relation.value for relation in Relation]),
-    default=ADD_OR_REMOVE_ONE.value,
-    show_default=True,
-    help="Neighbouring relation.",
-)
+KINDS, USUAL = click.Choice([relation.value for relation in Relation]), ADD_OR_REMOVE_ONE.value
+RELATION = click.option("--relation", type=KINDS, default=USUAL, show_default=True, help="Neighbouring relation.")
 STEPS = together(
     click.option("--steps", type=int, help="Number of steps; it, or epochs, must be given where batches are drawn."),
     click.option("--epochs", type=float, help="Instead: passes over the data, rounded up to whole steps."),
@@ -202,9 +197,7 @@ def engine_options(parts: str) -> Callable[[Decorated], Decorated]:
     kinds, dask = click.Choice(ENGINES), "Of a dask cluster, such as tcp://host:8786, which has workers."
     return together(
         click.option("--engine", type=kinds, help=f"Computes {parts}; what was done is not done again."),
-        click.option(
-            "--workers", type=int, help="Processes of the engines processes and dask (default: one per core)."
-        ),
+        click.option("--workers", type=int, help="Processes of either engine that has some (default: one per core)."),
         click.option("--scheduler", metavar="ADDRESS", help=dask),
         chosen,
     )

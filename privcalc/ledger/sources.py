@@ -2,20 +2,19 @@
 
 What is refused is refused for the form of a table: its columns, their types and lengths. A value that is no number is
 missing, a group that is not listed is nobody's. Engines are those of narwhals; what has none (lists, arrays,
-dictionaries of columns) is given to the first that is installed.
+dictionaries of columns) is given to Polars.
 """
 
 from __future__ import annotations
 
 import contextlib
 import datetime
-import importlib.util
 import math
 import operator
 import pickle
 from collections.abc import Hashable, Mapping, Sequence
 from enum import Enum
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import narwhals.stable.v2 as nw
 import numpy as np
@@ -28,9 +27,6 @@ from privcalc.numerics.floats import Floats
 
 BLANK = "".join(filter(str.isspace, map(chr, range(0x3001))))
 """What a name may be made of that is none: engines differ in what they take for spaces."""
-
-ENGINES: tuple[Literal["polars", "pandas", "pyarrow"], ...] = ("polars", "pandas", "pyarrow")
-"""For columns without one, in this order."""
 
 
 class Wanted(NamedTuple):
@@ -137,10 +133,7 @@ def _gathered(table: Any, wanted: Mapping[str, Wanted]) -> tuple[Frame, set[str]
             )
         if array.dtype.kind not in "biufmM":
             arrays[name], odd = _odd(one, array.tolist()), odd | {name}
-    engine = next(filter(importlib.util.find_spec, ENGINES), None)
-    if engine is None:
-        raise PrivcalcError("table: wants an engine, such as polars: pip install privcalc[tables]")
-    return nw.from_dict(arrays or {"all": np.zeros(sizes[0])}, backend=engine), odd
+    return nw.from_dict(arrays or {"all": np.zeros(sizes[0])}, backend="polars"), odd
 
 
 def _odd(one: Wanted, values: list[Any]) -> Floats:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
+
+import numpy as np
 
 from privcalc import errors
 from privcalc.numerics.floats import UNIT
 from privcalc.pairs.dominating import Pairs
+from privcalc.pairs.pair import Pair
 from privcalc.pairs.two_point import TwoPointPair
 from privcalc.relation import Relation
 from privcalc.run import Grouped, Shown
@@ -28,7 +32,7 @@ class AboveThreshold(Grouped, Shown):
     and for questions whose value a record can only raise, ``monotone=True``, (a + answers·b)-DP under add-or-remove-one
     and zero-out (the proof, and published variants that have none: ``proofs/sparse_vector.md``). Under replace-one
     monotone questions cost what others do, and others twice that. What is charged is every pair of laws with these
-    losses; the lower end is that of one question.
+    losses; the lower end is that of one question, or of very many, first until none was above, then until all were.
 
     **The noisy value is not released** with a reply: it would tell the noise on the threshold. To release values, draw
     fresh noise: add ``Laplace(scale) * answers``. With a fresh threshold after each answer it is
@@ -96,7 +100,12 @@ class AboveThreshold(Grouped, Shown):
         pair = TwoPointPair(low, high)
         loss = self._told(0.5 * max(up, down)) * (1 - 1e-11)
         one = TwoPointPair(loss, loss)
-        return Pairs(pair, pair.reverse, (one, one), bound="sparse vector")
+        scales = self.threshold_scale, self.query_scale, self.answers
+        streams: list[tuple[Pair, Pair]] = [(pair, pair.reverse) for pair in _streams(*scales, down, up)]
+        if up != down:
+            streams += [(pair.reverse, pair) for pair in _streams(*scales, up, down)]
+            streams.sort(key=lambda both: max(both[0].max_loss, both[1].max_loss))
+        return Pairs(pair, pair.reverse, (one, one), bound="sparse vector", also=tuple(streams))
 
     def _told(self, x: float) -> float:
         """The loss of one question, log((1 + 2d)/(1 − 2d)), to 1e-11.
@@ -114,3 +123,63 @@ class AboveThreshold(Grouped, Shown):
             log_rest = math.log1p(-square * math.exp(y - less)) - math.log(apart) - y
         # 1 − 2d on its own where it is small, as its logarithm is what counts.
         return 2 * math.atanh(2 * d) if d < 0.25 else math.log(2 - math.exp(log_rest)) - log_rest
+
+
+_RATIOS = np.concatenate([[0.0], np.exp(np.arange(-1.0, 4.0, 0.5))]), np.exp(np.arange(-10.0, 4.0, 0.5))
+"""Expected answers at ρ = 0 in the first part of a stream, and over ``answers`` in the second: any are valid."""
+
+_LEVELS = (1e-2, 1e-4, 1e-6, 1e-8)
+"""Probabilities from which a stream's event on is looked for."""
+
+_FEW = 10_000
+"""Answers up to which streams are looked for: beyond, a count of them says little of one more."""
+
+_LARGE = 30.0
+"""Losses of a question up to which they are looked for."""
+
+
+@functools.lru_cache(maxsize=64)
+def _streams(threshold_scale: float, query_scale: float, answers: int, first: int, then: int) -> list[TwoPointPair]:
+    """Tests of the limit of many questions, by rising loss: no answer in the first part, then all of them.
+
+    Under Q values are larger by ``first`` in the first part, smaller by ``then`` in the second
+    (``proofs/sparse_vector.md``, §1).
+    """
+    a, b = 1 / threshold_scale, 1 / query_scale
+    if answers > _FEW or not 1e-3 < a / b < 1e3 or max(a, b) * (first + then) > _LARGE:
+        return []
+    coarse = [
+        (*_event(2_000, a, b, answers, (t, t * math.exp(b * first)), (tau, tau * math.exp(-b * then))), t, tau)
+        for t in _RATIOS[0].tolist()
+        for tau in (answers * _RATIOS[1]).tolist()
+    ]
+    found = []
+    for level in _LEVELS:
+        _, _, t, tau = max(
+            ((p, q, t, tau) for p, q, t, tau in coarse if p >= level), key=lambda each: each[0] / each[1]
+        )
+        p, q = _event(40_000, a, b, answers, (t, t * math.exp(b * first)), (tau, tau * math.exp(-b * then)))
+        if 0 < q * (1 + 1e-6) < p < 1:
+            up, down = math.log(p / q) * (1 - 1e-10), (math.log1p(-q) - math.log1p(-p)) * (1 - 1e-10)
+            found.append(TwoPointPair(up, down))
+    return sorted(set(found), key=lambda pair: pair.up)
+
+
+def _event(
+    cells: int, a: float, b: float, answers: int, quiet: tuple[float, float], loud: tuple[float, float]
+) -> tuple[float, float]:
+    """Bounds of E[e^{−tθ}·Pr(Poisson(τθ) ≥ c)], θ = e^{−bx}, x of density ½ae^{−a|x|}: below under P, above under Q.
+
+    The first factor rises with x, the second falls: on a cell both are between their values at its ends.
+    """
+    from scipy.special import gammainc
+
+    x = np.concatenate([np.linspace(-45 / a, 45 / a, cells), np.linspace(-60 / b, 60 / b, cells)])
+    x = np.unique(np.clip(x, -45 / a, 45 / a))
+    half = 0.5 * np.exp(-a * np.abs(x))
+    mass = np.diff(np.where(x < 0, half, 1 - half))
+    theta = np.exp(np.clip(-b * x, -600.0, 600.0))
+    (none, none_q), (all_, all_q) = ((np.exp(-t * theta) for t in quiet), (gammainc(answers, t * theta) for t in loud))
+    p, q = float(mass @ (none[:-1] * all_[1:])), float(mass @ (none_q[1:] * all_q[:-1]))
+    # Beyond both ends of x is e^{−45}; SciPy's function is taken to ten digits, masses cancel to 1e-15.
+    return p * (1 - 1e-9) - 1e-14, q * (1 + 1e-9) + 1e-14

@@ -242,11 +242,13 @@ def _table(run: Run, relation: Relation) -> Table | None:
 
 @functools.lru_cache(maxsize=64)
 def _occurring(trials: RandomTrials, relation: Relation) -> list[tuple[Pair, Pair]]:
-    """In each direction: whether the best trial is in an event of one trial, which is ranked first, or last."""
+    """Whether the best trial is in an event of one trial, which is ranked first, or last: one law, in both orders."""
     directions = trials.base._sides(relation).lower
-    columns = [sorted(_tests(trials, direction), key=lambda pair: pair.max_loss) for direction in directions]
-    rows = list(zip(*columns, strict=False))
-    return [(row[0], row[-1]) for row in rows]
+    rows: list[tuple[Pair, Pair]] = []
+    for place, direction in enumerate(directions):
+        tests = sorted(_tests(trials, direction), key=lambda pair: pair.max_loss)
+        rows += [(test, test.reverse) if place == 0 else (test.reverse, test) for test in tests]
+    return rows
 
 
 def _tests(trials: RandomTrials, direction: Direction) -> list[TwoPointPair]:

@@ -17,6 +17,7 @@ from mpmath import mp, mpf  # type: ignore[import-untyped]
 from scipy import stats
 
 import privcalc as pc
+from privcalc.mechanisms import above_threshold
 from privcalc.serial import mechanism_from_json, mechanism_to_json
 
 ADD, SWAP, NULL = pc.ADD_OR_REMOVE_ONE, pc.REPLACE_ONE, pc.ZERO_OUT
@@ -351,3 +352,43 @@ def test_no_more_replies_are_had_by_setting_how_many_are_left():
     assert gate.left == 0
     with pytest.raises(pc.PrivcalcError, match="all its answers were given"):
         gate.ask(1e9, threshold=0.0)
+
+
+@pytest.mark.parametrize(
+    ("one", "two", "answers", "first", "then", "t", "tau"),
+    [(2.0, 4.0, 1, 1, 1, 9.0, 0.1), (2.0, 4.0, 5, 1, 1, 8.0, 2.0), (10.0, 3.0, 3, 0, 1, 0.0, 5.0)],
+)
+def test_a_stream_of_many_questions(one, two, answers, first, then, t, tau):
+    """Both integrals against the laws of a million questions a part, binomial numbers of answers, by quadrature."""
+    a, b, n = 1 / one, 1 / two, 10**6
+    x = np.unique(np.concatenate([np.linspace(-45 / a, 45 / a, 200_001), np.linspace(-60 / b, 60 / b, 200_001)]))
+    density = 0.5 * a * np.exp(-a * np.abs(x))
+
+    def part(ratio):
+        """The chance of each of n questions to be above."""
+        return np.minimum(ratio / n * np.exp(-b * x), 0.5)
+
+    def event(quiet, loud):
+        none = np.exp(n * np.log1p(-part(quiet)))
+        return float(np.trapezoid(density * none * stats.binom.sf(answers - 1, n, part(loud)), x))
+
+    quiet, loud = (t, t * math.exp(b * first)), (tau, tau * math.exp(-b * then))
+    p, q = event(quiet[0], loud[0]), event(quiet[1], loud[1])
+    low, high = above_threshold._event(40_000, a, b, answers, quiet, loud)
+    assert low <= p * (1 + 1e-4) <= low * 1.02
+    assert high * (1 + 1e-4) >= q >= high / 1.02
+
+
+def test_streams_reach_most_of_the_bound_and_never_more():
+    for monotone in (False, True):
+        gate = pc.AboveThreshold(threshold_scale=2.0, query_scale=4.0, answers=2, monotone=monotone)
+        for relation in (ADD, SWAP):
+            pairs = gate.pairs(relation)
+            assert len(pairs.also) >= 4
+            for forward, backward in pairs.also:
+                assert forward.max_loss <= pairs.forward.max_loss
+                assert backward.max_loss <= pairs.backward.max_loss
+            for delta in (0.0, 1e-6, 1e-3, 0.1):
+                found = gate.epsilon(delta=delta, relation=relation)
+                assert found.lower <= found.upper
+                assert delta > 1e-6 or found.lower >= 0.8 * found.upper

@@ -382,3 +382,14 @@ def test_a_number_of_trials_from_a_generator_is_warned_of():
     """Whoever reads the script draws it again."""
     with pytest.warns(pc.PrivcalcWarning, match="is a generator's, for simulations"):
         RandomTrials(pc.Gaussian(12.0), mean=6, distribution="geometric").draw(np.random.default_rng(0))
+
+
+@pytest.mark.parametrize("distribution", ["geometric", "poisson", [0.0, 0.5, 0.5]])
+def test_what_occurs_in_one_order_is_reversed_in_the_other(distribution: object) -> None:
+    """A test of one order and another of the other one are two laws: no β is that of both."""
+    base = pc.CustomMechanism.from_probabilities([0.7, 0.2, 0.1], [0.5, 0.2, 0.3])
+    mean = 2.0 if isinstance(distribution, str) else None
+    pairs = pc.RandomTrials(base, mean=mean, distribution=distribution).pairs(pc.ADD_OR_REMOVE_ONE)
+    assert len(pairs.also) > 2
+    for first, second in (pairs.attained, *pairs.also):
+        assert second == first.reverse

@@ -179,20 +179,17 @@ def two_uses(z: float, q: float, epsilon: float) -> float:
         return float(mp.quad(integrand, sorted([kink, *map(mpf, (-12, -6, -3, 0, 2, 4, 6, 8, 10, 14, 20, 30))])))
 
 
-def test_few_uses_of_small_losses() -> None:
-    """(1 − q + q r)^{c+1} grows faster than a soft edge falls, so that bands end; most jumps exceed ε for certain."""
-    truth = two_uses(0.8, 1e-6, 1e-3)
-    built, _ = jumps.build(run(0.8, 1e-6, 2), epsilon=1e-3, known=(0.5 * truth, 2 * truth))
-    low, high = built.bounds(1e-3)
-    assert low <= truth * (1 + 1e-14)
-    assert truth * (1 - 1e-14) <= high <= low * (1 + 1e-8)
-
-
-def test_few_uses_without_decay() -> None:
-    """The bulk does not decay, and most jumps exceed ε by far: the bands have to decay alone."""
-    truth = two_uses(0.3, 1e-4, 4.6)
-    built, _ = jumps.build(run(0.3, 1e-4, 2), epsilon=4.6, known=(0.5 * truth, 2 * truth))
-    low, high = built.bounds(4.6)
+@pytest.mark.parametrize(
+    ("noise", "rate", "epsilon"),
+    [
+        (0.8, 1e-6, 1e-3),  # (1 − q + q r)^{c+1} grows faster than a soft edge falls: bands end; most jumps exceed ε
+        (0.3, 1e-4, 4.6),  # the bulk does not decay, and most jumps exceed ε by far: the bands have to decay alone
+    ],
+)
+def test_few_uses(noise: float, rate: float, epsilon: float) -> None:
+    truth = two_uses(noise, rate, epsilon)
+    built, _ = jumps.build(run(noise, rate, 2), epsilon=epsilon, known=(0.5 * truth, 2 * truth))
+    low, high = built.bounds(epsilon)
     assert low <= truth * (1 + 1e-14)
     assert truth * (1 - 1e-14) <= high <= low * (1 + 1e-8)
 

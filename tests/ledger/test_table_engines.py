@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import importlib.util
 import math
+import shutil
 
 import numpy as np
 import pytest
@@ -54,7 +56,7 @@ def dask(rows):
 
 @functools.cache
 def spark_session():
-    sql = pytest.importorskip("pyspark.sql")
+    sql = importlib.import_module("pyspark.sql")
     return sql.SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
 
 
@@ -66,6 +68,7 @@ def spark(rows):
 
 
 ENGINES = [pandas, polars, arrow, lazy, duck]
+SPARK = importlib.util.find_spec("pyspark") is not None and shutil.which("java") is not None
 FLOATS = st.floats(-3, 3) | st.sampled_from([None, math.nan, math.inf, -math.inf, 1e308, 5e-324, -0.0, 0.1, 2.0, 0.5])
 ROWS = st.fixed_dictionaries(
     {
@@ -195,3 +198,50 @@ def test_an_engine_without_ordered_windows_is_refused_by_name():
             ledger.count(table, NOISE, person="who", order="day", rows_per_person=1)
         assert not ledger.spent.entries
         assert ledger.count(table, NOISE, person=None, rows_per_person=1).error > 0
+
+
+@pytest.mark.service
+def test_spark_finds_what_pandas_finds():
+    """Nulls, NaN, infinities and blank names, on another engine's machine, where there is Java for it."""
+    rows = [
+        {"x": x, "who": who, "id": number, "by": by, "n": n, "day": day}
+        for number, (x, who, by, n, day) in enumerate(
+            zip(
+                [1.0, None, math.nan, math.inf, -math.inf, 0.1, 0.1, 1e308, -0.0, 2.0] * 3,
+                ["a", "b", "a", " ", None, "é", "a", "a\u0301", "b", "é"] * 3,
+                ["N", "é", "N", None, "S", "é", "N", " S"] * 3 + ["N"] * 6,
+                [3, -1, 0, None, 2] * 6,
+                [1, 1, 2, None, 2**60, 0] * 5,
+                strict=True,
+            )
+        )
+    ]
+    columns = {name: [row[name] for row in rows] for name in ("x", "who", "id", "by", "n", "day")}
+    of = {"rows_per_person": 2, "person": "who", "order": "day", "by": "by", "groups": GROUPS["by"]}
+    found = []
+    for engine in (pandas, spark if SPARK else lazy):
+        table, bare = engine(columns), Bare()
+        found.append([])
+        for ask in (
+            lambda: bare.count(table, NOISE, **of),
+            lambda: bare.count_distinct(table, NOISE, **of),
+            lambda: bare.sum(table, NOISE, column="x", lower=LOW, upper=HIGH, **of),
+            lambda: bare.mean(table, NOISE, column="x", lower=LOW, upper=HIGH, **of),
+            lambda: bare.histogram(table, NOISE, column="x", edges=EDGES, **of),
+            lambda: bare.quantile(table, CHOICE, column="x", share=0.25, candidates=GRID, **of),
+            lambda: bare.top(table, TOP, column="n", candidates=[3, -1, 0], **of),
+        ):
+            ask()
+            found[-1].append(bare.values.tolist())
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_rows_that_are_equal_in_order_are_taken_by_what_they_add(engine):
+    """Not by where an engine finds them, which depends on the rows of others."""
+    x, by = [2.0, 1.0, math.nan, 1.5], ["N", "N", "N", "?"]
+    options = {"person": "who", "order": "day", "rows_per_person": 1, "by": "by", "groups": ["N"]}
+    for turned in (1, -1):
+        columns = {"x": x[::turned], "who": ["a"] * 4, "id": [1] * 4, "by": by[::turned], "n": [1] * 4, "day": [1] * 4}
+        found = Bare().sum(engine(columns), NOISE, column="x", lower=LOW, upper=HIGH, **options)
+        assert found.value.tolist() == [1.0]
